@@ -17,7 +17,7 @@ use crate::core::{duration, import::BacklogFormat, variants};
 /// The fields of a task.
 #[derive(Debug, Default, Args)]
 pub struct FieldArgs {
-    /// Depend on these tasks; separate several by commas
+    /// Depend on these tasks, separated by commas
     #[arg(long, alias = "depends-on", value_name = "ID", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::ids))]
     pub after: Vec<String>,
@@ -25,26 +25,26 @@ pub struct FieldArgs {
     #[arg(long, value_name = "ID", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::ids))]
     pub before: Vec<String>,
-    /// The urgency: a whole number, `P0` to `P4`, or critical, high, medium, low
+    /// A whole number, `P0` to `P4`, or critical, high, medium, low
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub priority: Option<String>,
-    /// A command that must succeed before the task is complete; repeat it for several
+    /// A command that must succeed before the task is complete; may be repeated
     #[arg(long, value_name = "CMD", value_hint = ValueHint::CommandString)]
     pub verify: Vec<String>,
-    /// The story that the task belongs to
+    /// Its story
     #[arg(long, value_name = "STORY", add = ArgValueCandidates::new(complete::stories))]
     pub story: Option<String>,
-    /// The milestone that the task belongs to
+    /// Its milestone
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::milestones))]
     pub milestone: Option<String>,
-    /// A label; repeat it, or separate several by commas
+    /// Labels, separated by commas; may be repeated
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::tags))]
     pub tags: Vec<String>,
-    /// Read the description from this file; `-` reads standard input
+    /// Read the description from this file, or from standard input (`-`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub description: Option<PathBuf>,
-    /// Set any field, as in `--set timeout=30m`; a JSON list, number or boolean is taken as such
+    /// Set any field, as in `--set timeout=30m`; lists, numbers and booleans as JSON
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub struct TaskAddArgs {
     /// The fields.
     #[command(flatten)]
     pub fields: FieldArgs,
-    /// Print the task as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -97,7 +97,7 @@ pub struct TaskEditArgs {
     /// Remove a field
     #[arg(long, value_name = "FIELD")]
     pub unset: Vec<String>,
-    /// Print the task as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -128,7 +128,7 @@ pub struct TaskMoveArgs {
     /// The new place.
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// Print the task as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -157,10 +157,10 @@ pub struct TaskRemoveArgs {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
-    /// Remove the dependencies of other tasks on them too
+    /// Also remove the dependencies on them
     #[arg(long, conflicts_with = "rewire")]
     pub detach: bool,
-    /// Make other tasks depend on what the removed tasks depend on
+    /// Make their dependents depend on what they depend on
     #[arg(long)]
     pub rewire: bool,
 }
@@ -173,7 +173,7 @@ pub struct TaskRemoveArgs {
     attempt has worked on the task since."
 )]
 pub struct UndoArgs {
-    /// The number of the change, as `--list` shows it [default: the newest]
+    /// A change, as numbered by `--list` [default: the newest]
     pub number: Option<u32>,
     /// List the changes that can be taken back
     #[arg(long, conflicts_with = "number")]
@@ -244,10 +244,10 @@ pub struct AnswerArgs {
 pub struct NoteArgs {
     /// The note; `-` reads it from standard input
     pub text: String,
-    /// Add the note to the learnings file for every agent, not only for dependent tasks
+    /// Note it in the learnings, for every agent and not only for dependent tasks
     #[arg(long)]
     pub for_all: bool,
-    /// For people: give the note to the next attempts at this task
+    /// For people: tell it to the next attempts at this task
     #[arg(long, value_name = "ID", conflicts_with = "for_all",
         add = ArgValueCandidates::new(complete::ids))]
     pub task: Option<String>,
@@ -287,7 +287,7 @@ pub struct DraftArgs {
     /// Add tasks to the graph that exists
     #[arg(long, conflicts_with = "split")]
     pub extend: bool,
-    /// Replace this task by smaller ones; what depended on it waits on the last of them
+    /// Replace this task by smaller ones
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub split: Option<String>,
     /// Keep the tasks without asking
@@ -300,7 +300,7 @@ pub struct DraftArgs {
     /// End a call of the agent after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// Call the agent no further once the draft has cost this amount (USD)
+    /// Stop calling the agent at this amount (USD)
     #[arg(long, value_name = "USD", value_parser = money)]
     pub max_cost: Option<f64>,
     /// The agent.
@@ -325,10 +325,10 @@ pub struct ImportArgs {
     /// Files or folders with backlogs; `-` for standard input
     #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]
     pub sources: Vec<PathBuf>,
-    /// The format [default: known by the content]
+    /// The format [default: by the content]
     #[arg(long, value_name = "FORMAT", value_parser = formats(|_| true))]
     pub format: Option<BacklogFormat>,
-    /// Show the tasks, their dependencies, and what is lost and why; change nothing
+    /// Show the tasks and what is lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// The story of tasks that have none
@@ -340,14 +340,14 @@ pub struct ImportArgs {
     /// A label to add to each task; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// Make a task that contains others (an epic, a list above a list) wait for them
+    /// Let a task that contains others, such as an epic, wait for them
     #[arg(long)]
     pub nested: bool,
-    /// Also take over what changed in the source since the last import, but nothing that was changed
-    /// in the graph [default source: all earlier ones]
+    /// Also take over what changed in the source and not in the graph [default source: all earlier
+    /// ones]
     #[arg(long)]
     pub refresh: bool,
-    /// Print what came and what was lost as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -358,14 +358,14 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_name = "FORMAT", value_parser = formats(|format| *format != BacklogFormat::Github))]
     pub to: BacklogFormat,
-    /// The file to write, or a folder of tickets; statuses are updated in existing files [default:
-    /// standard output]
+    /// A file or a folder of tickets; in existing ones only statuses change [default: standard
+    /// output]
     #[arg(required_if_eq("json", "true"))]
     pub file: Option<PathBuf>,
-    /// Write all tasks from scratch, without the text that they were imported from
+    /// Write all tasks anew, without the text that they were imported from
     #[arg(long)]
     pub new: bool,
-    /// Print what was written and what was lost as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

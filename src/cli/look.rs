@@ -55,8 +55,7 @@ pub struct NotifyArgs {
 pub struct CheckArgs {
     /// The graph file [default: the graph of the repository]
     pub file: Option<PathBuf>,
-    /// Also look for what wastes a run: missing checks, vague or conflicting tasks; exit with 1 if
-    /// anything is found
+    /// Also find what would waste a run; exit with 1 if anything is found
     #[arg(long)]
     pub strict: bool,
     /// Print JSON
@@ -97,7 +96,7 @@ pub enum Schemas {
 /// `ralph doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Also try this executor: start, commit and end a process there [default: those of the tasks]
+    /// Also try this executor [default: those of the tasks]
     #[arg(long = "on", value_name = "NAME", conflicts_with = "quick")]
     pub run_on: Option<String>,
     /// Print JSON
@@ -117,10 +116,10 @@ pub struct DoctorArgs {
 /// `ralph status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Show an earlier run: N counts back from the newest run, which is 1
+    /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
-    /// Redraw the screen whenever something changes, until Ctrl-C
+    /// Redraw it on every change, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
     /// Print JSON
@@ -134,10 +133,9 @@ pub struct StatusArgs {
 /// `ralph report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Write the report to this file; `.html`, `.md` and `.json` choose the format [default: standard
-    /// output]
+    /// The file to write; `.html`, `.md` and `.json` choose the format [default: standard output]
     pub file: Option<PathBuf>,
-    /// Report an earlier run: N counts back from the newest run, which is 1
+    /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// Print Markdown, for a pull request or a chat
@@ -157,7 +155,7 @@ pub struct ReportArgs {
 /// `ralph heartbeat`.
 #[derive(Debug, Args)]
 pub struct HeartbeatArgs {
-    /// Report a loop as dead if its last heartbeat is older
+    /// Call a loop dead if its last heartbeat is older
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     pub max_age: Duration,
     /// The loop.
@@ -198,12 +196,11 @@ pub struct LogsArgs {
     /// Entries from all runs, not only the newest
     #[arg(long)]
     pub all: bool,
-    /// Show the messages and tool calls of the agent instead of the journal; without `--task`, of the
+    /// Show the agent's messages and tool calls instead of the journal; without `--task`, of the
     /// newest attempt
     #[arg(long, conflicts_with_all = ["raw", "json", "all"])]
     pub output: bool,
-    /// Print the raw output of the agent, its standard error to standard error; control sequences
-    /// are escaped on a terminal
+    /// Print the agent's raw output, its standard error to standard error
     #[arg(long, conflicts_with_all = ["json", "all"])]
     pub raw: bool,
     /// Print the lines of the journal unchanged
@@ -234,7 +231,7 @@ pub struct AttachArgs {
 /// `ralph show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// An attempt such as `parser.2`, or a task for its newest attempt [default: the newest attempt]
+    /// An attempt such as `parser.2`, or a task for its newest [default: the newest of all]
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: Option<String>,
     /// Print JSON
@@ -248,7 +245,7 @@ pub struct ShowArgs {
 /// `ralph restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// An attempt such as `parser.2`, or a task for its newest attempt
+    /// An attempt such as `parser.2`, or a task for its newest
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
     pub name: String,
     /// The branch to create [default: ralph/restore/ID.N]

@@ -17,17 +17,17 @@ pub struct ReviewArgs {
     /// What is noted with it
     #[arg(long, value_name = "TEXT", requires = "accept")]
     pub note: Option<String>,
-    /// Plant known defects in copies of landed work, and count how many the reviewer of the settings finds
+    /// Plant defects in copies of landed work, and count how many the reviewer finds
     #[arg(long, conflicts_with = "accept")]
     pub calibrate: bool,
     /// How many defects `--calibrate` plants
     #[arg(long, value_name = "N", default_value_t = 10, requires = "calibrate",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub defects: u32,
-    /// Choose other defects: the same number chooses the same ones
+    /// Choose other defects; the same number chooses the same
     #[arg(long, value_name = "N", default_value_t = 0, requires = "calibrate")]
     pub seed: u64,
-    /// Stop `--calibrate` once it has cost so many US dollars
+    /// Stop `--calibrate` at this amount (USD)
     #[arg(long, value_name = "USD", requires = "calibrate", value_parser = money)]
     pub max_cost: Option<f64>,
     /// Print JSON
@@ -38,14 +38,14 @@ pub struct ReviewArgs {
 /// `ralph diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The task, or one of its attempts, as `a.2` [default: all that landed in the newest run]
+    /// A task, or one of its attempts, such as `a.2` [default: all that landed in the newest run]
     #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// All that landed in an earlier run: N counts back from the newest run, which is 1
+    /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with = "id")]
     pub run: Option<u32>,
-    /// Show only the files, and how much changed in each
+    /// Show only how much changed in each file
     #[arg(long)]
     pub stat: bool,
     /// Open the changes in the program of `git difftool`
@@ -59,10 +59,10 @@ pub struct TakeBackArgs {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
-    /// What the next attempts are told: what was wrong. `-` reads standard input
+    /// What was wrong, for the next attempts; `-` reads standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub note: Option<String>,
-    /// Also take back the tasks that landed and need this work, without asking
+    /// Also take back the landed tasks that need this work, without asking
     #[arg(long)]
     pub with_dependents: bool,
     /// Do not run the verify commands
@@ -91,10 +91,10 @@ pub struct PullRequestArgs {
     /// What each pull request has
     #[arg(long, value_name = "PART", value_enum, default_value_t)]
     pub per: PerPart,
-    /// What landed in an earlier run: N counts back from the newest run, which is 1
+    /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
-    /// The branch that it is for [default: the one that the remote names]
+    /// The branch that it is for [default: as the remote says]
     #[arg(long, value_name = "BRANCH")]
     pub base: Option<String>,
     /// Push the branch and open it, without a question
@@ -103,7 +103,7 @@ pub struct PullRequestArgs {
     /// Open it as a draft
     #[arg(long)]
     pub draft: bool,
-    /// Print it as JSON; open nothing
+    /// Print JSON; open nothing
     #[arg(long, conflicts_with_all = ["push", "draft"])]
     pub json: bool,
 }

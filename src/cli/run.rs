@@ -34,21 +34,19 @@ pub struct LimitArgs {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// End an agent that has not exited this long after its final result or its report; its work
-    /// counts
-    /// [default: 30s]
+    /// End an agent this long after its final result or report; its work counts [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub exit_grace: Option<Duration>,
-    /// Stop at this amount (USD), also attempts that reach it
+    /// Stop at this amount (USD); ends attempts that reach it
     #[arg(long, value_name = "USD", value_parser = money)]
     pub max_cost: Option<f64>,
-    /// Stop at N tokens, not counting cached input, also attempts that reach it
+    /// Stop at N tokens, without cached input; ends attempts that reach it
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
     /// End the run and its attempts after this long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_duration: Option<Duration>,
-    /// Also treat a final result that matches this regular expression as a promise of completion
+    /// A final result that matches this also promises completion
     #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
     pub done_pattern: Option<Pattern>,
     /// Wait at most this long for a rate-limited or unavailable provider [default: 6h]
@@ -59,8 +57,8 @@ pub struct LimitArgs {
 /// The agent to use.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AgentArgs {
-    /// Use this agent instead of those of tasks and settings: claude, codex, gemini, opencode, amp,
-    /// copilot, qwen, pi, aider, or a program
+    /// Use this agent for all tasks: claude, codex, gemini, opencode, amp, copilot, qwen, pi,
+    /// aider, or a program
     #[arg(id = "agent_name", long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub name: Option<String>,
     /// The agent: any command that reads a prompt on standard input [default: from the settings]
@@ -71,7 +69,7 @@ pub struct AgentArgs {
 /// Where a run goes.
 #[derive(Debug, Args)]
 pub struct BackgroundArgs {
-    /// Continue in the background, and return once the run has started; `ralph attach` follows it
+    /// Return once the run has started; it continues in the background
     #[arg(long)]
     pub detach: bool,
     /// Whether this process is the one in the background
@@ -85,8 +83,7 @@ pub struct RunWorkArgs {
     /// Stop after this many attempts [default: open tasks × `max_attempts`, at least 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
-    /// Stop once N different tasks failed in a row with none completed between them; 0 for no limit
-    /// [default: 5]
+    /// Stop once N different tasks failed in a row; 0 for no limit [default: 5]
     #[arg(long, value_name = "N")]
     pub max_failures: Option<u32>,
     /// Run up to N attempts at a time, each in its own slot [default: 1]
@@ -95,8 +92,7 @@ pub struct RunWorkArgs {
     /// Work in the checkout instead of a slot, one attempt at a time
     #[arg(long, conflicts_with = "jobs")]
     pub in_place: bool,
-    /// Land on this branch, made from HEAD if missing; your branch, checkout and graph file stay as they
-    /// are
+    /// Land on this branch, made from HEAD if missing, instead of yours
     #[arg(long, value_name = "BRANCH", conflicts_with = "in_place")]
     pub onto: Option<String>,
     /// The selection of tasks.
@@ -105,8 +101,8 @@ pub struct RunWorkArgs {
     /// Make one attempt: exit 0 if it completed its task, 1 if not
     #[arg(long, conflicts_with = "max_iterations")]
     pub once: bool,
-    /// End an attempt after this long without output, CPU time or changed files; `0s` disables the
-    /// limit [default: 15m]
+    /// End an attempt after this long without output, CPU time or changed files; `0s` for no limit
+    /// [default: 15m]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub idle: Option<Duration>,
     /// The limits.
@@ -115,8 +111,7 @@ pub struct RunWorkArgs {
     /// The agent.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Run attempts there instead of where tasks and settings say: local, sandbox, or one of
-    /// `executors` of the settings
+    /// Run all attempts there: local, sandbox, or one of `executors`
     #[arg(long = "on", value_name = "NAME")]
     pub run_on: Option<String>,
 }
@@ -128,16 +123,15 @@ pub struct RunArgs {
     /// What it does.
     #[command(flatten)]
     pub work: RunWorkArgs,
-    /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
+    /// Wait for tasks that are claimed elsewhere or need input, instead of stopping
     #[arg(long)]
     pub wait: bool,
-    /// Also show the run in the browser, as `ralph serve` does; on a terminal, the page stays when
-    /// the run has ended, until Ctrl-C
+    /// Also serve the page; on a terminal until Ctrl-C
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = DEFAULT_PORT_TEXT)]
     pub serve: Option<u16>,
-    /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
-    /// count as activity for `--idle`
+    /// Run each agent in a tmux window, for `ralph attach`; only changed screens and files count as
+    /// activity
     #[arg(long, conflicts_with = "run_on")]
     pub tmux: bool,
     /// Where the run goes.
@@ -190,7 +184,7 @@ pub struct PromptArgs {
     /// The task [default: the next one]
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Claim the task for yourself; `ralph run` skips it
+    /// Claim it for yourself; `ralph run` skips it
     #[arg(long)]
     pub accept: bool,
     /// Show why this task is next, and which tasks follow
@@ -204,8 +198,7 @@ pub struct PromptArgs {
 /// `ralph plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Plan with N jobs, such as `2,4,8` (may be repeated) [default: 1, 2, 4, … while it gets
-    /// faster]
+    /// Plan with N jobs, such as `2,4,8` [default: 1, 2, 4, … while it gets faster]
     #[arg(long, value_name = "N", value_parser = jobs, value_delimiter = ',')]
     pub jobs: Vec<usize>,
     /// Print JSON
@@ -225,7 +218,7 @@ pub struct DagStatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Redraw the page whenever it changes, until Ctrl-C
+    /// Redraw it on every change, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
     /// Show every task, without a limit
@@ -242,11 +235,11 @@ pub struct GraphArgs {
     /// The form of the picture
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = PictureFormat::Text)]
     pub format: PictureFormat,
-    /// Also draw what is complete or cancelled (the other forms always have it)
+    /// Also draw what is complete or cancelled, in text
     #[arg(long)]
     pub all: bool,
-    /// Draw several tasks as one box: `chains` (the default of images), `complete`, `story`,
-    /// `milestone`, several with commas, or `none`. For `svg` and `json`, which gets a layout by it
+    /// In `svg` and `json`, draw several tasks as one box: `chains`, `complete`, `story`,
+    /// `milestone`, several with commas, or `none`
     #[arg(long, value_name = "WHAT")]
     pub fold: Option<FoldKinds>,
     /// The selection of tasks.
@@ -302,21 +295,20 @@ pub struct LoopArgs {
     /// Stop after this many iterations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: u32,
-    /// Name the loop; loops with different names can run at the same time
+    /// Name the loop; loops of different names can run at the same time
     #[arg(long, value_name = "NAME", default_value = "loop", value_parser = name)]
     pub name: TaskId,
-    /// Restart an agent after this long without output, CPU time or changed files: seconds, or
-    /// `90s`, `15m`; `0` disables the limit [default: 15m]
+    /// Restart an agent after this long (seconds, or `15m`) without output, CPU time or changed
+    /// files; `0` for no limit [default: 15m]
     #[arg(long, visible_alias = "idle", value_name = "TIME", value_parser = duration::seconds_or)]
     pub inactivity_timeout: Option<Duration>,
-    /// Wait this long between iterations, also after failures: seconds, or `90s`, `15m` [default:
-    /// 1, and longer after failures]
+    /// Wait this long between iterations: seconds, or `15m` [default: 1, and longer after failures]
     #[arg(long, value_name = "TIME", value_parser = duration::seconds_or)]
     pub restart_delay: Option<Duration>,
     /// Stop after restarting the agent this many times
     #[arg(long, value_name = "N")]
     pub max_restarts: Option<u32>,
-    /// Stop after N consecutive failures; `0` disables the limit
+    /// Stop after N failures in a row; `0` for no limit
     #[arg(long, value_name = "N", default_value_t = crate::core::select::MAX_FAILURES)]
     pub max_failures: u32,
     /// The limits that `run` has too.
@@ -325,16 +317,14 @@ pub struct LoopArgs {
     /// The agent.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Work in a slot instead of the checkout; the work lands on the branch when the loop is done and
-    /// the verify commands pass
+    /// Work in a slot; the work lands when the loop is done and the verify commands pass
     #[arg(long)]
     pub isolated: bool,
-    /// Run iterations there instead of where the settings say: local, sandbox, or one of `executors`
-    /// of the settings; all but local and sandboxes need `--isolated`
+    /// Run iterations there: local, sandbox, or with `--isolated` one of `executors`
     #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
     pub run_on: Option<String>,
-    /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
-    /// count as activity
+    /// Run each agent in a tmux window, for `ralph attach`; only changed screens and files count as
+    /// activity
     #[arg(long)]
     pub tmux: bool,
     /// Where the loop goes.
@@ -351,7 +341,7 @@ pub struct LoopArgs {
 /// The loop that a command acts on.
 #[derive(Debug, Default, Args)]
 pub struct Named {
-    /// Act on this named loop instead of the graph run
+    /// Act on this loop
     #[arg(
         id = "loop",
         long = "name",
@@ -367,7 +357,7 @@ pub struct Named {
 /// The loop that a command on a task acts on. Inside a loop, its name as task id is enough.
 #[derive(Debug, Default, Args)]
 pub struct Called {
-    /// Act on this named loop instead of a task of the graph
+    /// Act on this loop instead of a task
     #[arg(
         id = "loop",
         long = "name",
@@ -397,10 +387,10 @@ pub struct ResumeArgs {
     /// Retry a rate-limited provider immediately
     #[arg(long)]
     pub now: bool,
-    /// Only lift the pause: a run that has ended is not continued
+    /// Only lift the pause; continue no ended run
     #[arg(long, conflicts_with_all = ["now", "max_iterations"])]
     pub lift: bool,
-    /// Stop after this many attempts, counted from the start of the run that continues
+    /// Stop after this many attempts, counted from the start of that run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// New limits for the run that continues.
@@ -424,8 +414,7 @@ pub struct StopArgs {
     /// Also end the running attempt, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
-    /// End only this child agent of `ralph spawn`, given by its run or its process, as `ralph status`
-    /// shows them
+    /// End only this child agent, by its run or process as in `ralph status`
     #[arg(long, value_name = "ID", conflicts_with = "now")]
     pub child: Option<String>,
     /// The loop.
@@ -436,7 +425,7 @@ pub struct StopArgs {
 /// `ralph spawn`.
 #[derive(Debug, Args)]
 pub struct SpawnArgs {
-    /// The command; it inherits standard input and output, and its exit code is returned
+    /// The command; its exit code is returned
     #[arg(last = true, required = true, value_name = "CMD")]
     pub argv: Vec<String>,
 }

@@ -18,7 +18,7 @@ pub struct InitArgs {
     /// Accept all defaults without asking, as without a terminal
     #[arg(short, long)]
     pub yes: bool,
-    /// Write only the files of this project, no user settings
+    /// Write no user settings
     #[arg(long)]
     pub project: bool,
     /// Write only the user settings, `~/.ralph/config.yaml`
@@ -27,16 +27,16 @@ pub struct InitArgs {
     /// Overwrite the settings, with a backup in `config.yaml.bak`
     #[arg(long)]
     pub reset: bool,
-    /// Overwrite existing files, with `.bak` backups of those that people edit
+    /// Overwrite existing files, with `.bak` backups
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
     #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "skill", "dry_run"])]
     pub prompt: bool,
-    /// Also append a section about `ralph` to AGENTS.md or CLAUDE.md
+    /// Also add a section to AGENTS.md or CLAUDE.md
     #[arg(long)]
     pub agents_md: bool,
-    /// Also install the merge driver, as `ralph merge-driver --install` does
+    /// Also install the merge driver
     #[arg(long)]
     pub merge_driver: bool,
     /// Also write a skill for Claude Code, `.claude/skills/ralph/SKILL.md`
@@ -71,7 +71,7 @@ pub struct MergeDriverArgs {
     pub theirs: Option<PathBuf>,
     /// The path for messages; `%P` in git's configuration
     pub path: Option<PathBuf>,
-    /// Install the driver for the graph in this clone, and union merge for the learnings
+    /// Install the driver in this clone
     #[arg(long, conflicts_with_all = ["base", "uninstall"])]
     pub install: bool,
     /// Remove the installed driver
@@ -130,7 +130,7 @@ pub struct ScheduleArgs {
     /// A subcommand; without one, wait for the next time.
     #[command(subcommand)]
     pub units: Option<Units>,
-    /// Start a run at these times: minute hour day month weekday (may be repeated)
+    /// Start a run at these times: minute hour day month weekday; may be repeated
     #[arg(long, value_name = "EXPR")]
     pub cron: Vec<String>,
     /// Interpret times in this zone, such as Europe/Berlin [default: local]
@@ -142,7 +142,7 @@ pub struct ScheduleArgs {
     /// Wait for the next time, and exit with the code of that run
     #[arg(long)]
     pub once: bool,
-    /// Start a run if a time has passed since the last check, then exit; for a crontab
+    /// Start a run if a time has passed since the last check; for a crontab
     #[arg(long, conflicts_with = "once")]
     pub due: bool,
     /// Flags for `ralph run`
@@ -200,12 +200,11 @@ pub struct ServeArgs {
     /// Open the page in the browser
     #[arg(long)]
     pub open: bool,
-    /// Listen on this address of the machine instead of the loopback address. There is no
-    /// encryption: a proxy or an SSH tunnel is better
+    /// Listen on this address instead of the loopback address, without encryption
     #[arg(long, value_name = "ADDRESS", requires = "hosts")]
     pub allow_remote: Option<IpAddr>,
-    /// A name by which browsers reach the page, for example through a proxy, as `HOST` or `HOST:PORT`;
-    /// may be repeated. The page then only shows
+    /// A name by which browsers reach the page, as `HOST` or `HOST:PORT`; may be repeated. The page
+    /// then only shows
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
     /// Let the page act, although other machines can reach it

@@ -105,239 +105,229 @@ const fn minutes(count: u64) -> Duration {
 }
 
 settings! { @ [] []
-    /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, qwen, pi, aider), a command as a
-    /// list of words, a mapping with `command` or `preset`, or a list of agents, each of which takes
-    /// over while those before it are rate-limited.
+    /// A preset (claude, codex, gemini, opencode, amp, copilot, qwen, pi, aider), a command as a
+    /// list of words, a mapping with `command` or `preset`, or a list of agents: each takes over
+    /// while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     agent: Agents = Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect());
-    /// The agents of tasks without their own that have a tag, are of a story, or have a size, such as
-    /// `{"tag:db": strong, "complexity:L": [strong, codex]}`; the first that fits, in this order.
+    /// Agents by tag, story or size of a task, such as `{"tag:db": strong, "complexity:L": [strong,
+    /// codex]}`; the first that fits, in this order.
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     agent_for: BTreeMap<String, Agents> = BTreeMap::new();
-    /// Whether tasks that isolated attempts add `run` like others, or `ask` a person first.
+    /// Tasks that isolated attempts add `run` like others, or `ask` a person first.
     agent_tasks: words ["run", "ask"] AgentTasks = AgentTasks::default();
-    /// Names for agents, such as `{fast: {preset: claude, model: haiku}, strong: claude}`. They stand
-    /// wherever an agent does, and in `limits` and `ralph costs`.
+    /// Names for agents, such as `{fast: {preset: claude, model: haiku}}`, also for `limits` and
+    /// `ralph costs`.
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     agents: BTreeMap<String, Agents> = BTreeMap::new();
-    /// Files that may land although git ignores them, or that hold secrets by their name or content:
-    /// patterns as in `touches`.
+    /// Files that may land although git ignores them or they hold secrets: patterns as in
+    /// `touches`.
     #[schemars(with = "Vec<String>")]
     allow_files: Vec<Glob> = Vec::new();
-    /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion; new
-    /// files that hold secrets by their name, such as `.env`, are left out.
+    /// Commit the uncommitted changes of an attempt that reported completion, without new files
+    /// that hold secrets by their name, such as `.env`.
     autocommit: bool = true;
-    /// How many agents try each task at the same time: a number, or a mapping with `count`, `when` (`always`,
-    /// or `last`: only the last attempt before the task is parked) and `first` (whether the first one whose
-    /// checks pass ends the others). The best work lands.
+    /// How many agents try each task at the same time: a number, or a mapping with `count`, `when`
+    /// (`always`, or `last`: only the last attempt) and `first` (the first whose checks pass ends
+    /// the others). The best work lands.
     #[schemars(with = "Option<Value>", extend("type" = ["integer", "object", "null"]))]
     candidates: Option<CandidateRule> = None;
-    /// How long to wait for processes that an agent left running after its report; `0s` disables
-    /// the wait.
+    /// How long to wait for processes that an agent left running after its report; `0s`: not at
+    /// all.
     child_wait_timeout: length = minutes(5);
-    /// The time limit for a commit by `ralph`, including hooks and signing.
+    /// The time limit of a commit, with hooks and signing.
     commit_timeout: length = minutes(1);
-    /// The agent that diagnoses tasks with `on_parked: diagnose`; without one, another installed preset
-    /// than that of the newest attempt.
+    /// The agent for `on_parked: diagnose`; default: an installed preset other than that of the
+    /// newest attempt.
     #[schemars(with = "Option<Value>")]
     diagnose_by: Option<Agents> = None;
-    /// What such a diagnosis may cost, in US dollars.
+    /// The cost limit of a diagnosis, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
     diagnose_cost: f64 = 1.0;
-    /// A regular expression; a final result that matches it counts as a promise of completion.
+    /// A regular expression; a final result that matches it promises completion.
     #[schemars(with = "Option<String>")]
     done_pattern: Option<Pattern> = None;
-    /// The variables that processes in a slot get as they are although they lead to the checkout. In
-    /// all others the path of the checkout becomes that of the slot.
+    /// Variables that keep the path of the checkout in a slot; in others it becomes that of the
+    /// slot.
     env_keep: Vec<String> = Vec::new();
-    /// The agents of the first, the second … attempt at a task without its own; the last one is also for
-    /// those after it. While one is rate-limited, the next ones take over.
+    /// The agents of the first, the second … attempt at a task; the last one also of those after
+    /// it.
     #[schemars(with = "Value", extend("type" = ["string", "array", "null"]))]
     escalate: Option<Agents> = None;
-    /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
+    /// Where attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
     #[serde(deserialize_with = "agents::read_kinds")]
     #[schemars(with = "BTreeMap<String, Value>")]
     executors: BTreeMap<String, ExecutorKind> = BTreeMap::new();
-    /// The time in which an agent must exit after its final result or its report. Its work counts in
-    /// any case.
+    /// How long an agent may run after its final result or report; its work counts in any case.
     exit_grace: length = Duration::from_secs(30);
-    /// How many further prompts the agent of an attempt gets in its conversation if it ends without a
-    /// report, or its work is not accepted. For presets that can resume a conversation, on this machine.
+    /// Further prompts in the conversation of an attempt that ends without a report or whose work
+    /// is not accepted; for presets that can resume one, on this machine.
     follow_ups: u32 = 2;
-    /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
-    /// effect with the next run.
+    /// Call fsync, so that records survive a power failure; applies from the next run.
     fsync: bool = true;
-    /// The time limit for each `git` command of `ralph`, including filters such as git-lfs; commits
-    /// have `commit_timeout`.
+    /// The time limit of each `git` command, including filters such as git-lfs.
     git_timeout: length = minutes(10);
-    /// The time between the first signal and SIGKILL when `ralph` ends an agent.
+    /// The time between the first signal and SIGKILL when an agent is ended.
     grace: length = Duration::from_secs(5);
-    /// The time limit for each command of `hooks`.
+    /// The time limit of each hook.
     hook_timeout: length = minutes(1);
-    /// Commands to run before and after runs and attempts.
+    /// Commands before and after runs and attempts.
     hooks: Hooks = Hooks::default();
-    /// End an attempt after this long without output, CPU time or changed files, and not while its
-    /// agent says that it waits for its provider; `0s` disables the limit.
+    /// End an attempt after this long without output, CPU time or changed files, unless its agent
+    /// says that it waits for its provider; `0s`: never.
     idle: length = minutes(15);
-    /// Where attempts work: each in a slot, a copy of the repository of its own (`slot`), or one
-    /// after the other in the checkout (`checkout`).
+    /// Attempts work each in a `slot`, a copy of the repository, or one after the other in the
+    /// `checkout`.
     isolation: words ["slot", "checkout"] Isolation = Isolation::Slot;
     /// The number of attempts at a time; above 1, each needs a slot.
     #[schemars(range(min = 1))]
     jobs: usize = 1;
-    /// Whether a run keeps the machine awake, also with its lid closed, by `systemd-inhibit` or
-    /// `caffeinate`. The default is whether the machine has a battery or a lid.
+    /// Keep the machine awake during a run, also with its lid closed; default: if it has a battery
+    /// or a lid.
     keep_awake: Option<bool> = None;
     /// The file in which agents record what they learned.
     learnings: String = LEARNINGS.to_owned();
-    /// The number of attempts at a time per agent, tag or executor: a mapping of names to numbers,
-    /// such as `{claude: 3, db: 1}`.
+    /// The number of attempts at a time per agent, tag or executor, such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
-    /// How long to wait for a lock on the journal, graph file or notes, and at a run's end for git's.
+    /// How long to wait for a lock on the journal, graph file or notes, and at the end of a run for
+    /// git's.
     lock_timeout: length = minutes(2);
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     max_attempts: u32 = select::MAX_ATTEMPTS;
-    /// The limit on the cost of a run, in US dollars; it ends an attempt that reaches it.
+    /// The cost limit of a run, in US dollars; it ends an attempt that reaches it.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost: Option<f64> = None;
-    /// The limit on the cost of all runs within 24 hours, in US dollars.
+    /// The cost limit of all runs within 24 hours, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost_per_day: Option<f64> = None;
-    /// The time limit for a run; it ends running attempts too.
+    /// The time limit of a run; it ends running attempts too.
     max_duration: optional_length = None;
-    /// Stop a run after this many different tasks failed in a row, with none completed between them;
-    /// 0 disables the limit. `ralph loop --max-failures` counts iterations instead.
+    /// Stop a run after this many different tasks failed in a row; 0: never.
     max_failures: u32 = select::MAX_FAILURES;
-    /// The number of attempts per run, without those that a provider refused or that were interrupted.
-    /// The default is the number of open tasks times `max_attempts`, at least 50.
+    /// The number of attempts per run, without refused and interrupted ones; default: open tasks
+    /// times `max_attempts`, at least 50.
     #[schemars(range(min = 1))]
     max_iterations: Option<u32> = None;
-    /// The limit on the tokens of a run, not counting cached input; it ends an attempt that reaches it.
+    /// The token limit of a run, without cached input; it ends an attempt that reaches it.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64> = None;
     /// The longest wait for a rate-limited or unavailable provider.
     max_wait: length = select::MAX_WAIT;
-    /// Notifications: a list of commands, webhooks and desktop entries.
+    /// Commands, webhooks and desktop notifications.
     #[schemars(with = "Vec<notify::WrittenNotifier>")]
     notify: Vec<Notifier> = Vec::new();
-    /// The time limit for each notification.
+    /// The time limit of each notification.
     notify_timeout: length = Duration::from_secs(10);
-    /// How long a finished run waits for notifications that are still being sent.
+    /// How long the end of a run waits for notifications.
     notify_wait: length = Duration::from_secs(10);
-    /// How work from a slot lands on the target branch: its commits one by one (`rebase`), with
-    /// a merge commit (`merge`), or as one commit (`squash`).
+    /// How work lands: its commits one by one (`rebase`), with a merge commit (`merge`), or as one
+    /// commit (`squash`).
     merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
-    /// Files in which lines that both sides added at the same place are a conflict. In other files,
-    /// except lock files, the lines of both are kept if there are `verify` commands, which decide.
-    /// Patterns as in `.gitattributes`.
+    /// Files in which lines that both sides added at one place are a conflict; elsewhere, except in
+    /// lock files, both are kept and the `verify` commands decide. Patterns as in `.gitattributes`.
     merge_strict: commands = Commands::default();
-    /// Files for which a merge keeps the lines of both sides, in addition to the learnings.
-    /// Patterns as in `.gitattributes`.
+    /// Files in which a merge keeps the lines of both sides, besides the learnings. Patterns as in
+    /// `.gitattributes`.
     merge_union: commands = Commands(vec!["CHANGELOG.md".to_owned()]);
-    /// The branch that work lands on, instead of the branch of the checkout; it is made from HEAD if it
-    /// is missing. A change takes effect with the next run.
+    /// The branch that work lands on, made from HEAD if missing; default: that of the checkout.
+    /// Applies from the next run.
     onto: Option<String> = None;
-    /// Whether a `run` in which something landed ends with a pull request, for which it pushes; or `never`.
+    /// Push and open a pull request after each `run` in which something landed, or `never`.
     pull_request: words ["never", "run"] PullRequests = PullRequests::Never;
-    /// What to do with processes of an agent that still run after `child_wait_timeout`.
+    /// Whether processes of an agent that outlast `child_wait_timeout` are ended (`kill`) or live on
+    /// (`leave`).
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
-    /// What happens to a task that runs out of attempts: it waits for a person (`wait`), or an agent reads
-    /// its attempts first (`diagnose`), once in a run, and may add tasks before it, choose another agent
-    /// of the settings, ask you a question, or say that it cannot be done.
+    /// A task out of attempts waits for a person (`wait`), or an agent first reads its attempts
+    /// (`diagnose`) and may add tasks before it, choose another agent, or ask you.
     on_parked: words ["wait", "diagnose"] OnParked = OnParked::default();
-    /// What to do when a verify command fails on the target branch without the work of any task: end the
-    /// run, or add a task that mends it and do that first.
+    /// If a verify command fails on the target branch without the work of any task, `stop` the run,
+    /// or add a task that mends it and do that first (`repair`).
     on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
-    /// How to treat an agent's promise that everything is complete: `check` it against the graph,
-    /// `trust` it and end the run, or ignore it (`off`).
+    /// What an agent's promise that everything is complete does: `check` it against the graph,
+    /// `trust` it and end the run, or nothing (`off`).
     promise: words ["check", "trust", "off"] Worth = Worth::default();
-    /// The text in a final result that is such a promise; empty for none.
+    /// The text of such a promise; empty for none.
     promise_text: String = promise::TEXT.to_owned();
-    /// Whether the verify commands must notice the work: without its source they have to fail.
-    /// `report` the proof after landing, `require` it before, ask that behavior is kept (`keep`), or
-    /// `none`; or a mapping with `policy`, `tags` (the policy of tasks with a tag), `tests` and `source`
-    /// (patterns as in `touches`, where the guess is wrong), and `commands` to run in place of
-    /// `verify`.
+    /// Verify commands must fail without the source of the work: `report` it after landing,
+    /// `require` it before, ask that behavior is kept (`keep`), or `none`; or a mapping with
+    /// `policy`, `tags` (policies by tag), `tests` and `source` (patterns as in `touches`), and
+    /// `commands` in place of `verify`.
     #[schemars(with = "Value", extend("type" = ["string", "object"]))]
     proof: ProofSettings = ProofSettings::default();
-    /// The time limit for the proof of an attempt, and for those that the end of a run waits for.
+    /// The time limit of a proof, and of those that the end of a run waits for.
     proof_timeout: length = minutes(30);
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
-    /// How queued work is verified before it lands: piece by piece and many at once (`parallel`), or
-    /// several pieces together (`batch`), which uses less of the machine. With `verify_exclusive` it
-    /// is `batch`.
+    /// Verify queued work piece by piece and many at once (`parallel`), or several pieces together
+    /// (`batch`), which uses less of the machine.
     queue: words ["parallel", "batch"] QueueMode = QueueMode::default();
-    /// Whether to redact secrets in `logs/`.
+    /// Redact secrets in `logs/`.
     redact: bool = true;
-    /// Commands that make a file again in whose conflict the work of two tasks ends, such as
-    /// `{schema.sql: make schema}`, with patterns as in `.gitattributes`. The usual ones for
-    /// `Cargo.lock`, `package-lock.json`, `pnpm-lock.yaml`, `poetry.lock`, `uv.lock` and `yarn.lock`
-    /// need no entry; an empty command turns one off.
+    /// Commands that make a file again in which work conflicts, such as `{schema.sql: make
+    /// schema}`, with patterns as in `.gitattributes`. The usual lock files need no entry; an empty
+    /// command turns one off.
     regenerate: BTreeMap<String, String> = BTreeMap::new();
-    /// Another agent that reviews work after its checks have passed and before it lands, such as
-    /// `{by: strong}`, with `when` (`always`, `risky`, `never`), `rounds` (how often work goes back to its
-    /// author), `severity` (from which a finding does that: `low`, `medium`, `high`) and `required`
-    /// (whether work lands only with a review without such findings).
+    /// Another agent reviews work before it lands: `{by: strong}`, with `when` (`always`, `risky`,
+    /// `never`), `rounds` (how often work goes back), `severity` (from which finding: `low`,
+    /// `medium`, `high`) and `required` (nothing lands without a passed review).
     review: Option<ReviewConfig> = None;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
     schedule: Option<ScheduleConfig> = None;
-    /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
+    /// Say at the start of a run how many remarks `ralph check --strict` has.
     remarks: bool = true;
-    /// How another attempt at a task starts: with the commits and the uncommitted changes of the
-    /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
+    /// Another attempt starts with the commits and changes of the last one (`continue`) or without
+    /// them (`fresh`); in slots.
     retry: words ["continue", "fresh"] Retry = Retry::default();
-    /// How often a task on which others depend gets `max_attempts` attempts before it is parked. Each
-    /// further round is after everything else, and begins with the next agent of the list. Not for
-    /// tasks with their own `max_attempts`.
+    /// How often a task on which others depend gets `max_attempts` attempts before it is parked;
+    /// further rounds come after everything else, with the next agent of the list. Not for tasks
+    /// with their own `max_attempts`.
     #[schemars(range(min = 1))]
     rounds: u32 = select::ROUNDS;
-    /// Where attempts run: `local`, `sandbox` or one of `executors`. A task can set its own.
+    /// Where attempts run: `local`, `sandbox` or one of `executors`.
     run_on: String = executor::LOCAL.to_owned();
-    /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
-    /// its dependents (`inherit`).
+    /// Which priority selects the next task: its `own`, or the most urgent of its own and its
+    /// dependents' (`inherit`).
     select: words ["own", "inherit"] Select = Select::Own;
-    /// A command or a list of commands that prepare a slot before an attempt, such as `npm ci`.
+    /// One or more commands that prepare a slot before an attempt, such as `npm ci`.
     setup: commands = Commands(Vec::new());
-    /// The time limit for each command of `setup`.
+    /// The time limit of each command of `setup`.
     setup_timeout: length = minutes(15);
-    /// The folder of the slots, relative to the repository. The default is a folder next to the
-    /// repository.
+    /// The folder of the slots, relative to the repository; default: next to it.
     slot_dir: Option<String> = None;
-    /// Backlogs whose changes are taken over before each run, as by `ralph import --refresh`: a list of
-    /// files and folders, relative to the repository.
+    /// Backlogs, as files and folders, that each run refreshes first, as by `ralph import
+    /// --refresh`.
     sources: Vec<String> = Vec::new();
-    /// The time after which a task that is in progress counts as stale.
+    /// A task in progress for this long counts as stale.
     stale_after: length = select::STALE_AFTER;
-    /// Stop a run after this many consecutive attempts that fail immediately; 0 disables the limit.
+    /// Stop a run after this many attempts in a row that fail immediately; 0: never.
     start_limit: u32 = select::START_LIMIT;
-    /// How long a running attempt may continue after `ralph` receives SIGTERM.
+    /// How long a running attempt may continue after SIGTERM.
     term_grace: length = Duration::from_secs(30);
-    /// The time limit for an attempt.
+    /// The time limit of an attempt.
     timeout: length = minutes(120);
-    /// A command or a list of commands that must succeed before a task is complete. A task can add
-    /// its own.
+    /// One or more commands that must succeed before a task is complete. A task can add its own.
     verify: commands = Commands(Vec::new());
-    /// After how many landings the verify commands of everything that landed run together on the tip of
-    /// the branch, as at the end of the run; 0 for only there.
+    /// After how many landings all verify commands run on the tip of the branch, as at the end of a
+    /// run; 0: only there.
     verify_all_every: u32 = 0;
-    /// Whether to run the verify commands before each attempt too.
+    /// Run the verify commands before each attempt too.
     verify_baseline: bool = false;
-    /// How many pieces of work are verified at once before they land; 0 for as many as there are jobs.
+    /// How many pieces of work are verified at once; 0: as many as jobs.
     verify_jobs: usize = 0;
-    /// Whether verify commands run one at a time, because they share a port, a database or a daemon.
+    /// Run verify commands one at a time, because they share a port, a database or a daemon;
+    /// `queue` is then `batch`.
     verify_exclusive: bool = false;
-    /// Where work is verified before it lands. The default is where the attempt ran.
+    /// Where work is verified before it lands; default: where the attempt ran.
     verify_on: Option<String> = None;
-    /// The time limit for each verify command.
+    /// The time limit of each verify command.
     verify_timeout: length = minutes(15);
-    /// Whether a run tells the sources of tasks that these are done, once their work has landed: it
-    /// marks them in the files that they were imported from, and closes GitHub issues with `gh`.
+    /// Mark tasks whose work has landed as done in the files that they were imported from, and
+    /// close their GitHub issues with `gh`.
     write_back: bool = false;
 }
 
