@@ -200,8 +200,8 @@ pub struct TaskResetArgs {
 /// `ralph task-complete`.
 #[derive(Debug, Args)]
 pub struct TaskCompleteArgs {
-    /// The task
-    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    /// The task [default: that of the attempt]
+    #[arg(add = ArgValueCandidates::new(complete::ids), env = "RALPH_TASK_ID", hide_env = true)]
     pub id: String,
     /// The loop.
     #[command(flatten)]
