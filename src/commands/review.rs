@@ -129,7 +129,8 @@ pub(super) fn landings(
             paths: &task_paths::of_task(task),
             added_by: task.added_by.as_deref(),
         };
-        found.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts).map(|item| {
+        let about = (task.title_line(), editor.store.history().of(id));
+        found.extend(ReviewItem::of(entry, about, change.ends(), &facts).map(|item| {
             let (story, description) = (task.story.clone(), task.description.clone());
             let (verify, run_on) = (ended.evidence.verify.clone(), entry.run_on.clone());
             Landing { item, story, description, verify, run_on }

@@ -111,6 +111,11 @@ impl Spend {
         self.cost_usd + f64::from(self.unknown_cost) * self.highest_cost
     }
 
+    /// The sum of the costs, in US dollars, if all are known.
+    pub fn known_cost(&self) -> Option<f64> {
+        (self.unknown_cost == 0).then_some(self.cost_usd)
+    }
+
     /// Whether any of its agents told what it cost, or none ran.
     pub fn is_cost_told(&self) -> bool {
         self.unknown_cost == 0 || self.highest_cost > 0.0

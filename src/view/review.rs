@@ -13,7 +13,7 @@ use super::{
 use crate::core::{
     commit_id::CommitId,
     graph::task::TaskId,
-    history::attempt_log::AttemptEntry,
+    history::{TaskHistory, attempt_log::AttemptEntry},
     proof::{ControlKind, ControlResult, Proof},
     risk::{self, Risk, WorkFacts},
     spend::dollars,
@@ -24,7 +24,7 @@ use crate::core::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReviewView {
     /// The version of the format.
-    pub version: u32,
+    pub schema: u32,
     /// The work, in the order in which it deserves a look.
     pub to_review: Vec<ReviewItem>,
 }
@@ -59,9 +59,9 @@ pub struct ReviewItem {
     pub insertions: usize,
     /// Lines removed.
     pub deletions: usize,
-    /// What the attempt cost, in US dollars; none if that is unknown.
+    /// What all attempts at the task cost since its last reset, in US dollars; none if that is unknown.
     pub cost_usd: Option<f64>,
-    /// Its wall time.
+    /// Their wall time.
     pub duration_seconds: f64,
     /// Whether the verify commands notice it; none if that was not examined.
     pub proof: Option<ProofView>,
@@ -71,7 +71,7 @@ impl ReviewView {
     /// This work, in order.
     pub fn of(mut items: Vec<ReviewItem>) -> ReviewView {
         items.sort_by_key(|item| (Reverse(risk::weight(&item.risks, item.size())), item.at));
-        ReviewView { version: VERSION, to_review: items }
+        ReviewView { schema: VERSION, to_review: items }
     }
 }
 
@@ -80,13 +80,14 @@ impl ReviewItem {
     /// has not ended.
     pub fn of(
         entry: &AttemptEntry,
-        title: &str,
+        (title, past): (&str, &TaskHistory),
         ends: (CommitId, CommitId),
         facts: &WorkFacts<'_>,
     ) -> Option<ReviewItem> {
         let (at, ended) = entry.ended.as_ref()?;
         let (before, last) = ends;
         let DiffStat { files, insertions, deletions } = ended.evidence.diff.unwrap_or_default();
+        let spend = past.spend_with(ended);
         Some(ReviewItem {
             task_id: entry.task_id.clone(),
             title: title.to_owned(),
@@ -99,8 +100,8 @@ impl ReviewItem {
             files,
             insertions,
             deletions,
-            cost_usd: ended.usage.cost_usd,
-            duration_seconds: ended.duration_seconds,
+            cost_usd: spend.known_cost(),
+            duration_seconds: spend.duration_seconds,
             proof: entry.proof.as_deref().map(ProofView::of),
         })
     }

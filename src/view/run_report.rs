@@ -35,7 +35,6 @@ use crate::{
         },
         history::{CheckCount, History, LastAttempt},
         select::{Decision, View},
-        spend::Spend,
         verdict::Commit,
     },
     project::failure_output::FailureOutputs,
@@ -365,13 +364,7 @@ impl ReportSource<'_> {
             let ended = last.ended.read();
             let evidence = &ended.evidence;
             let diff = evidence.diff.filter(|_| !evidence.commits.is_empty()).unwrap_or_default();
-            // A reset since then forgets the attempts before it.
-            let spend = Some(self.history.of(id).spend).filter(|spend| spend.attempts > 0);
-            let spend = spend.unwrap_or_else(|| {
-                let mut last_alone = Spend::default();
-                last_alone.add(&ended);
-                last_alone
-            });
+            let spend = self.history.of(id).spend_with(&ended);
             let by = self.task(id).and_then(|task| task.added_by.as_ref());
             let added = by.map(|by| format!("was added by the agent of `{by}`"));
             let review = evidence.review.as_ref().filter(|review| !review.is_good());
@@ -383,7 +376,7 @@ impl ReportSource<'_> {
                 files: diff.files,
                 insertions: diff.insertions,
                 deletions: diff.deletions,
-                cost_usd: (spend.unknown_cost == 0).then_some(spend.cost_usd),
+                cost_usd: spend.known_cost(),
                 attempts: spend.attempts,
                 duration_seconds: spend.duration_seconds,
                 remarks: evidence.remarks().into_iter().chain(findings).chain(added).collect(),

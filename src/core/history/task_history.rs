@@ -233,6 +233,14 @@ impl TaskHistory {
         self.repeated += u32::from(self.same > 2);
     }
 
+    /// What was used for the task since its last reset, or by its attempt that ended so if a reset has
+    /// forgotten that.
+    pub fn spend_with(&self, ended: &AttemptResult) -> Spend {
+        let mut alone = Spend::default();
+        alone.add(ended);
+        if self.spend.attempts > 0 { self.spend } else { alone }
+    }
+
     /// Whether an attempt fails as the newest one.
     fn repeats(&self, ended: &AttemptResult) -> bool {
         let before = self.last.as_ref().and_then(|last| last.ended.evidence.red());
