@@ -301,11 +301,13 @@ impl View<'_> {
         past.stuck || used_attempts(self, number, past) >= max
     }
 
-    /// The number of attempts at a task until its round ends.
-    pub fn limit_of_round(&self, number: usize) -> u32 {
+    /// How many attempts at a task are used up, and their number until its round ends. Of failures within
+    /// seconds, three count as one.
+    pub fn used_of_round(&self, number: usize) -> (u32, u32) {
         let past = self.history.of(&self.graph.task(number).id);
         let rounds = (self.round(number) + 1).min(rounds(self, number, past));
-        self.max_attempts(number).saturating_mul(rounds)
+        let limit = self.max_attempts(number).saturating_mul(rounds);
+        (used_attempts(self, number, past).min(limit), limit)
     }
 
     /// The number of the round of attempts at a task, from 0.

@@ -59,7 +59,7 @@ impl Runner {
             self.core.open_reset()?;
             self.landing.follow(&mut self.core, BUSY)?;
         }
-        let (call, change, (max_attempts, limit), run_on) = self.core.with_view(|view| {
+        let (call, change, (max_attempts, is_last), run_on) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
@@ -68,14 +68,14 @@ impl Runner {
                 }
             };
             let host = view.host(number, now).ok().flatten().unwrap_or(view.place(number));
-            let attempts = (view.max_attempts(number), view.limit_of_round(number));
+            let (used, limit) = view.used_of_round(number);
+            let attempts = (view.max_attempts(number), used + 1 >= limit);
             (call, view.agent_change(number, now), attempts, host.to_owned())
         });
         let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
         let (file, history) = (&self.core.graph.file, self.core.journal.history());
         let (cx, task) = (&self.core.cx, file.graph().task(number));
         let folder = attempt::new_folder(&cx.workspace, &task.id)?;
-        let is_last = history.of(&task.id).counted + 1 >= limit;
         let candidates = candidates::rule_of(cx, task, is_last);
         let next = (number, max_attempts, folder.as_str());
         let agents = (call.as_ref(), candidates.map(|rule| rule.count));

@@ -79,8 +79,9 @@ pub fn started(record: &Record, attempt: u32, view: &View<'_>) -> Line {
     let again = match (attempt, view.history.of(id).counted, number) {
         (1, ..) => String::new(),
         (_, 0, _) | (.., None) => format!(", attempt {attempt}"),
-        (_, used, Some(number)) => {
-            format!(", attempt {attempt} ({used} of {} used)", view.limit_of_round(number))
+        (.., Some(number)) => {
+            let (used, limit) = view.used_of_round(number);
+            format!(", attempt {attempt} ({used} of {limit} used)")
         }
     };
     let title = number.map(|number| view.graph.task(number).title_line());

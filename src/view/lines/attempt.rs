@@ -67,11 +67,9 @@ impl EventText for AttemptEvent {
                     marked.join(", ")
                 ))]
             }
-            AttemptEvent::WorkRestored { conflicts, .. } if conflicts.is_empty() && !at.verbose => {
-                Vec::new()
-            }
             AttemptEvent::WorkRestored { from, conflicts, .. } if conflicts.is_empty() => {
-                vec![faint(format!("{id} continues the work of the attempt before ({from})"))]
+                let text = format!("{id} continues the work of the attempt before ({from})");
+                at.verbose.then(|| faint(text)).into_iter().collect()
             }
             AttemptEvent::WorkRestored { from, conflicts, .. } => {
                 let paths = conflicts.join(", ");
@@ -257,8 +255,10 @@ fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
     let (style, sign) = if counts { (Style::Bad, '✗') } else { (Style::Warn, '!') };
     let number = TaskId::new(id).ok().and_then(|id| at.view.graph.number(&id));
     let used = number.filter(|_| counts).map_or(String::new(), |number| {
-        let used = at.view.history.of(id).counted;
-        format!(" ({used} of {} attempts)", at.view.limit_of_round(number))
+        let past = at.view.history.of(id);
+        let (used, limit) = at.view.used_of_round(number);
+        let light = if used < past.counted { ", brief failures count a third" } else { "" };
+        format!(" ({used} of {limit} attempts{light})")
     });
     let why = ended.why.strip_prefix(REPORTED).unwrap_or(&ended.why);
     let mut text = format!("{}{used}: {why}", ended.verdict);
