@@ -197,7 +197,9 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     success(&if options.json {
         terminal::json(&plan)
     } else {
-        let mut page = plan_page(&plan, if options.all { usize::MAX } else { PLANNED });
+        let is_done = !view.admitted().any(|number| !view.graph.task(number).status.is_over());
+        let shown = if options.all { usize::MAX } else { PLANNED };
+        let mut page = plan_page(&plan, shown, is_done);
         for elsewhere in ElsewhereView::all(&view) {
             let _ = writeln!(page, "{}; {}", visible(&elsewhere.text()), elsewhere.cure());
         }
@@ -205,9 +207,11 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     })
 }
 
-fn plan_page(plan: &PlanView, shown: usize) -> String {
+fn plan_page(plan: &PlanView, shown: usize, is_done: bool) -> String {
     if plan.order.is_empty() {
-        return "nothing is left that can be done\n".to_owned();
+        let nothing = "nothing is left that can be done";
+        let more = if is_done { "" } else { "; `ralph dag-status` says what each task needs" };
+        return format!("{nothing}{more}\n");
     }
     let work = plan.order.iter().map(|task| task.seconds).sum();
     let path: Vec<&str> = plan.critical_path.ids.iter().map(TaskId::as_str).collect();
@@ -263,5 +267,9 @@ fn pace(pace: &PaceView) -> String {
         return "lengths as estimated".to_owned();
     }
     let PaceView { factor, tasks } = pace;
-    format!("tasks take {factor:.2} times their estimate (median of {tasks})")
+    let share = match *factor {
+        small if small < 0.1 => format!("1/{:.0} of", 1.0 / small.max(0.001)),
+        factor => format!("{factor:.2} times"),
+    };
+    format!("tasks take {share} their estimate (median of {tasks})")
 }

@@ -271,7 +271,7 @@ impl NightView {
         let at = |time: DateTime<Utc>| minute(time, self.from);
         let why = &self.end().why;
         if !self.is_known() {
-            return format!("at an unknown time ({NOTHING_KNOWN}): {why}");
+            return format!("at a time that is not known yet ({NOTHING_KNOWN}): {why}");
         }
         format!("about {} ({} to {}): {why}", at(middle), at(low), at(high))
     }

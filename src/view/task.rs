@@ -293,7 +293,8 @@ impl TaskView {
         };
         let mut note = match age_seconds {
             Some(age) => format!("for {}", short(*age)),
-            None if *stale => "since when is not known".to_owned(),
+            // A run does not commit its claims, and removes them from the file at its end.
+            None if *stale => "parked by a run elsewhere, or set by hand".to_owned(),
             None => "starting or ending right now".to_owned(),
         };
         let is_running = attempt.as_ref().is_none_or(|it| it.state == AttemptState::Running);
@@ -310,7 +311,8 @@ impl TaskView {
             let _ = write!(note, ", {text}");
         }
         if *stale {
-            let _ = write!(note, ", STALE; `ralph task-reset {}` makes it pending", self.id);
+            let sign = if age_seconds.is_some() { ", STALE" } else { "" };
+            let _ = write!(note, "{sign}; `ralph task-reset {}` makes it pending", self.id);
         }
         note
     }

@@ -239,7 +239,7 @@ fn the_agent_must_be_there_and_say_its_version() {
     faults(&trial, 69, "agent", "`claude` is not on PATH; install it with `npm");
     let other = trial.run(["doctor", "--json", "--", "sh", "-c", "cat"]).json();
     assert_eq!(other["findings"][2]["found"], "sh -c cat");
-    assert_eq!(other["findings"][4]["found"], "unknown for this agent");
+    assert_eq!(other["findings"][4]["found"], "unknown for `sh`");
     trial.run(["doctor", "--agent", "a b"]).code(64).stderr_has("list of words");
 }
 

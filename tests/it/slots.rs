@@ -352,7 +352,7 @@ fn lines_of_several_attempts_can_be_told_apart() {
     let text = text.split_once("--- stderr ---\n").unwrap().1;
     let lines: Vec<&str> = text.lines().map(|line| &line["[time]  ".len()..]).collect();
     let of_run = [
-        "ends at an unknown time",
+        "ends at a time that is not known yet",
         "run [run], agent: ",
         "2 tasks",
         "what is left",

@@ -583,7 +583,7 @@ fn no_type_has_many_methods() {
 /// work that was there already; 35 book what every candidate used, show it, and tell agents that others try
 /// the same; 145 review those that are proved as well; 60 let a key that does not answer, a broken graph file
 /// and removed logs end no night; 40 run the commands of a task in its project.
-const LINES: usize = 87_948;
+const LINES: usize = 88_000;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -646,7 +646,7 @@ fn every_page_names_its_reader() {
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
 /// A page says, once, what its reader acts on: a fact of another page is a link, a rare case is told by
 /// the message of the program, and what happens inside is for the code and the design notes.
-const WORDS: usize = 34_324;
+const WORDS: usize = 34_334;
 
 #[test]
 fn the_documents_stay_short() {

@@ -160,7 +160,7 @@ fn login(call: &AgentCommand) -> Finding {
         call.env.contains_key(name) || env::var_os(name).is_some_and(|value| !value.is_empty())
     };
     match agent_preset::find(&call.name).and_then(|preset| preset.login) {
-        None => Finding::ok("login", "unknown for this agent"),
+        None => Finding::ok("login", format!("unknown for `{}`", call.name)),
         Some(login) => judge_login(&call.name, login, set, |file| place(file).is_file()),
     }
 }

@@ -151,9 +151,14 @@ fn not_merged(workspace: &Workspace, history: &History) -> Result<Vec<String>> {
 
 fn without_graph(mut report: RunReport, workspace: &Workspace) -> RunReport {
     let name = workspace.graph_name();
-    report.unknown.push(format!(
-        "the states of the tasks, since `{name}` cannot be read; `ralph check` says why"
-    ));
+    let why = if workspace.root().join(&name).exists() {
+        format!("`{name}` cannot be read; `ralph check` says why")
+    } else if report.run.loops.is_empty() {
+        format!("there is no `{name}`; `ralph init` writes one")
+    } else {
+        return report;
+    };
+    report.unknown.push(format!("the states of the tasks, since {why}"));
     report
 }
 
