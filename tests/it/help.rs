@@ -105,7 +105,8 @@ fn the_page_of_commands_is_current() {
     let is_told = |name: &str, (written, help): &(String, String)| {
         let of_a_run = ["run", "tonight"].map(|name| whole.find_subcommand(name).unwrap());
         let in_run = || shown(of_a_run[0]).any(|(flag, _)| flag == *written);
-        ["Print JSON", "The task", "The tasks"].contains(&help.as_str()) || name == "tonight" && in_run()
+        ["Print JSON", "The task", "The tasks"].contains(&help.as_str())
+            || name == "tonight" && in_run()
     };
     let mut users: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for (name, _, command) in groups.iter().flat_map(|(_, commands)| commands) {
