@@ -79,9 +79,11 @@ fn shown(command: &Command) -> impl Iterator<Item = (String, String)> {
     command.get_arguments().filter(own).map(described)
 }
 
-/// The commands with those below them, by the words that call them, in the groups of the help; each
-/// with its description.
-fn in_groups(whole: &Command) -> Vec<(&str, Vec<(String, String, &Command)>)> {
+/// The words that call a command, its description, and its flags.
+type DescribedCommand<'a> = (String, String, &'a Command);
+
+/// The commands with those below them, in the groups of the help.
+fn in_groups(whole: &Command) -> Vec<(&'static str, Vec<DescribedCommand<'_>>)> {
     let with_those_below = |(name, about): (String, String)| {
         let command = whole.find_subcommand(&name).expect("a command of the help");
         let below = command.get_subcommands().filter(|below| below.get_name() != "help");
