@@ -41,7 +41,7 @@ pub struct FieldArgs {
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::tags))]
     pub tags: Vec<String>,
-    /// Read the description from this file, or from standard input (`-`)
+    /// The description, in a file or on standard input (`-`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub description: Option<PathBuf>,
     /// Set any field, as in `--set timeout=30m`; lists, numbers and booleans as JSON

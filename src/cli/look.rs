@@ -45,7 +45,7 @@ pub enum By {
 /// `ralph notify`.
 #[derive(Debug, Args)]
 pub struct NotifyArgs {
-    /// Send a test notification to each target and report the result
+    /// Send a test notification to each target
     #[arg(long)]
     pub test: bool,
 }
@@ -105,7 +105,7 @@ pub struct DoctorArgs {
     /// Show only warnings and faults
     #[arg(short, long)]
     pub quiet: bool,
-    /// Do not run the setup and the verify commands in a slot
+    /// Do not run setup and verify commands
     #[arg(long)]
     pub quick: bool,
     /// The agent.
@@ -138,10 +138,10 @@ pub struct ReportArgs {
     /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
-    /// Print Markdown, for a pull request or a chat
+    /// Print Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Print the page of `ralph serve` as one file that needs no server
+    /// Print the page as one file
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub html: bool,
     /// Print JSON
@@ -184,7 +184,7 @@ pub struct LogsArgs {
     /// The same as `--task`
     #[arg(value_name = "ID", conflicts_with = "task", add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Keep printing new entries until Ctrl-C
+    /// Follow until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
     /// Only entries about this task, from all runs
@@ -196,8 +196,7 @@ pub struct LogsArgs {
     /// Entries from all runs, not only the newest
     #[arg(long)]
     pub all: bool,
-    /// Show the agent's messages and tool calls instead of the journal; without `--task`, of the
-    /// newest attempt
+    /// Show messages and tool calls of the agent, without `--task` of the newest attempt
     #[arg(long, conflicts_with_all = ["raw", "json", "all"])]
     pub output: bool,
     /// Print the agent's raw output, its standard error to standard error

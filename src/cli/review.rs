@@ -11,10 +11,10 @@ pub struct ReviewArgs {
     /// The tasks [default: all that landed and were not reviewed]
     #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
-    /// Accept the work of these tasks, without a question
+    /// Accept their work without a question
     #[arg(long, conflicts_with = "json")]
     pub accept: bool,
-    /// What is noted with it
+    /// A note on it
     #[arg(long, value_name = "TEXT", requires = "accept")]
     pub note: Option<String>,
     /// Plant defects in copies of landed work, and count how many the reviewer finds

@@ -49,7 +49,7 @@ pub struct LimitArgs {
     /// A final result that matches this also promises completion
     #[arg(long, value_name = "REGEX", value_parser = Pattern::new)]
     pub done_pattern: Option<Pattern>,
-    /// Wait at most this long for a rate-limited or unavailable provider [default: 6h]
+    /// Wait at most this long for a provider [default: 6h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_wait: Option<Duration>,
 }
@@ -61,7 +61,7 @@ pub struct AgentArgs {
     /// aider, or a program
     #[arg(id = "agent_name", long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub name: Option<String>,
-    /// The agent: any command that reads a prompt on standard input [default: from the settings]
+    /// Any command that reads a prompt on standard input [default: from the settings]
     #[arg(id = "agent", last = true, value_name = "AGENT")]
     pub command: Vec<String>,
 }
@@ -130,8 +130,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = DEFAULT_PORT_TEXT)]
     pub serve: Option<u16>,
-    /// Run each agent in a tmux window, for `ralph attach`; only changed screens and files count as
-    /// activity
+    /// Run each agent in a tmux window, for `ralph attach`
     #[arg(long, conflicts_with = "run_on")]
     pub tmux: bool,
     /// Where the run goes.
@@ -323,8 +322,7 @@ pub struct LoopArgs {
     /// Run iterations there: local, sandbox, or with `--isolated` one of `executors`
     #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
     pub run_on: Option<String>,
-    /// Run each agent in a tmux window, for `ralph attach`; only changed screens and files count as
-    /// activity
+    /// Run each agent in a tmux window, for `ralph attach`
     #[arg(long)]
     pub tmux: bool,
     /// Where the loop goes.

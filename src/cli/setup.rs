@@ -60,16 +60,16 @@ pub struct PrintTemplateArgs {
 #[command(override_usage = "ralph merge-driver BASE OURS THEIRS [PATH]\n       \
     ralph merge-driver --install | --uninstall")]
 pub struct MergeDriverArgs {
-    /// The common ancestor; `%O` in git's configuration
+    /// The common ancestor (`%O`)
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub base: Option<PathBuf>,
-    /// Our version, overwritten with the result; `%A` in git's configuration
+    /// Our version, overwritten with the result (`%A`)
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub ours: Option<PathBuf>,
-    /// Their version; `%B` in git's configuration
+    /// Their version (`%B`)
     #[arg(required_unless_present_any = ["install", "uninstall"])]
     pub theirs: Option<PathBuf>,
-    /// The path for messages; `%P` in git's configuration
+    /// The path for messages (`%P`)
     pub path: Option<PathBuf>,
     /// Install the driver in this clone
     #[arg(long, conflicts_with_all = ["base", "uninstall"])]

@@ -128,8 +128,7 @@ settings! { @ [] []
     /// that hold secrets by their name, such as `.env`.
     autocommit: bool = true;
     /// How many agents try each task at the same time: a number, or a mapping with `count`, `when`
-    /// (`always`, or `last`: only the last attempt) and `first` (the first whose checks pass ends
-    /// the others). The best work lands.
+    /// (`always`, or `last`: only the last attempt) and `first` (the first good work is enough).
     #[schemars(with = "Option<Value>", extend("type" = ["integer", "object", "null"]))]
     candidates: Option<CandidateRule> = None;
     /// How long to wait for processes that an agent left running after its report; `0s`: not at
@@ -147,8 +146,7 @@ settings! { @ [] []
     /// A regular expression; a final result that matches it promises completion.
     #[schemars(with = "Option<String>")]
     done_pattern: Option<Pattern> = None;
-    /// Variables that keep the path of the checkout in a slot; in others it becomes that of the
-    /// slot.
+    /// Variables that keep the path of the checkout; in others it becomes that of the slot.
     env_keep: Vec<String> = Vec::new();
     /// The agents of the first, the second … attempt at a task; the last one also of those after
     /// it.
@@ -161,7 +159,7 @@ settings! { @ [] []
     /// How long an agent may run after its final result or report; its work counts in any case.
     exit_grace: length = Duration::from_secs(30);
     /// Further prompts in the conversation of an attempt that ends without a report or whose work
-    /// is not accepted; for presets that can resume one, on this machine.
+    /// is not accepted.
     follow_ups: u32 = 2;
     /// Call fsync, so that records survive a power failure; applies from the next run.
     fsync: bool = true;
@@ -190,8 +188,7 @@ settings! { @ [] []
     /// The number of attempts at a time per agent, tag or executor, such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
-    /// How long to wait for a lock on the journal, graph file or notes, and at the end of a run for
-    /// git's.
+    /// How long to wait for a lock on the journal, graph file or notes.
     lock_timeout: length = minutes(2);
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
@@ -225,8 +222,8 @@ settings! { @ [] []
     /// How work lands: its commits one by one (`rebase`), with a merge commit (`merge`), or as one
     /// commit (`squash`).
     merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
-    /// Files in which lines that both sides added at one place are a conflict; elsewhere, except in
-    /// lock files, both are kept and the `verify` commands decide. Patterns as in `.gitattributes`.
+    /// Files in which lines that both sides added at one place are a conflict; elsewhere both are
+    /// kept and the `verify` commands decide. Patterns as in `.gitattributes`.
     merge_strict: commands = Commands::default();
     /// Files in which a merge keeps the lines of both sides, besides the learnings. Patterns as in
     /// `.gitattributes`.
@@ -239,11 +236,11 @@ settings! { @ [] []
     /// Whether processes of an agent that outlast `child_wait_timeout` are ended (`kill`) or live on
     /// (`leave`).
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
-    /// A task out of attempts waits for a person (`wait`), or an agent first reads its attempts
-    /// (`diagnose`) and may add tasks before it, choose another agent, or ask you.
+    /// A task out of attempts waits for a person (`wait`), or an agent first reads its attempts and
+    /// may help (`diagnose`).
     on_parked: words ["wait", "diagnose"] OnParked = OnParked::default();
-    /// If a verify command fails on the target branch without the work of any task, `stop` the run,
-    /// or add a task that mends it and do that first (`repair`).
+    /// If a verify command fails on the branch without the work of any task, `stop` the run, or add
+    /// a task that mends it and do that first (`repair`).
     on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
     /// What an agent's promise that everything is complete does: `check` it against the graph,
     /// `trust` it and end the run, or nothing (`off`).
@@ -270,9 +267,8 @@ settings! { @ [] []
     /// schema}`, with patterns as in `.gitattributes`. The usual lock files need no entry; an empty
     /// command turns one off.
     regenerate: BTreeMap<String, String> = BTreeMap::new();
-    /// Another agent reviews work before it lands: `{by: strong}`, with `when` (`always`, `risky`,
-    /// `never`), `rounds` (how often work goes back), `severity` (from which finding: `low`,
-    /// `medium`, `high`) and `required` (nothing lands without a passed review).
+    /// Another agent reviews work before it lands, such as `{by: strong, when: risky, rounds: 2,
+    /// severity: medium, required: false}`.
     review: Option<ReviewConfig> = None;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
@@ -283,9 +279,9 @@ settings! { @ [] []
     /// Another attempt starts with the commits and changes of the last one (`continue`) or without
     /// them (`fresh`); in slots.
     retry: words ["continue", "fresh"] Retry = Retry::default();
-    /// How often a task on which others depend gets `max_attempts` attempts before it is parked;
-    /// further rounds come after everything else, with the next agent of the list. Not for tasks
-    /// with their own `max_attempts`.
+    /// How often a task on which others depend gets `max_attempts` attempts before it is parked,
+    /// each time after everything else and with the next agent of the list. Not for tasks with
+    /// their own `max_attempts`.
     #[schemars(range(min = 1))]
     rounds: u32 = select::ROUNDS;
     /// Where attempts run: `local`, `sandbox` or one of `executors`.
