@@ -99,7 +99,7 @@ function needs(attention, now) {
   if (!attention.length) return null;
   const unproved = attention.filter((need) => need.kind === "unproved");
   const others = attention.filter((need) => need.kind !== "unproved");
-  return panel("Needs you", { count: others.length + (unproved.length ? 1 : 0), class: "needs" },
+  return panel("Needs you", { count: others.length || undefined, class: "needs" },
     capped(others, LIST, (need) => needRow(need, now), "p"),
     unproved.length > 0 && h("article", { class: "need", key: "unproved" }, h("div", { class: "need-head" }, sign("stuck"), h("span", { class: "kind" }, `${counted(unproved.length, "task")} not proved`),
       unproved.slice(0, 6).map((need) => taskLink(need.task_id)), unproved.length > 6 && h("span", { class: "faint" }, `and ${unproved.length - 6} more`)),
