@@ -286,7 +286,20 @@ pub enum ProofOutcome {
     },
 }
 
+/// Why the controls of a proof did not run that its run had begun.
+const CUT_OFF: &str = "the run ended before";
+
 impl ProofOutcome {
+    /// The controls did not run before the end of the run; the next run has them run.
+    pub fn cut_off() -> ProofOutcome {
+        ProofOutcome::Skipped { why: CUT_OFF.to_owned() }
+    }
+
+    /// Whether it is [`cut_off`](ProofOutcome::cut_off).
+    pub fn is_cut_off(&self) -> bool {
+        matches!(self, ProofOutcome::Skipped { why } if why == CUT_OFF)
+    }
+
     /// Whether the checks notice less since the work changed their settings.
     pub fn weakens(&self) -> bool {
         matches!(self, ProofOutcome::ChecksDisarmed { .. } | ProofOutcome::ChecksNarrowed { .. })

@@ -263,7 +263,7 @@ impl Runner {
 
     /// Journals the proof of an attempt, whose slot is free again.
     pub(super) fn proved(&mut self, id: &AttemptId, proof: Proof) -> Result<()> {
-        let (iteration, end) = self.proofs.ended(id);
+        let (iteration, end) = self.proofs.ended(&self.core.cx.workspace, id, &proof);
         self.core.proves = self.proofs.any();
         self.slots.let_change();
         let outcome = proof.outcome.clone();

@@ -2,46 +2,37 @@
 //! other attempts go on in other slots.
 
 use std::{
-    fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{
     RunCore, RunnerMessage,
-    context::{RunContext, task_of},
-    side_command::{ProofTurn, SideCommands},
+    attempts::Records,
+    kept_proof::{KeptProof, ProofSlot},
+    proof_order::ProofOrder,
+    side_command::ProofTurn,
+    slots::RunSlots,
 };
 use crate::{
-    adapters::git::{Repo, changed_lines},
+    adapters::git::Repo,
     core::{
         commit_id::CommitId,
-        duration,
         event::{CheckEvent, record::Record},
-        graph::{TaskGraph, task::TaskId},
-        proof::{
-            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
-            halves::{Half, HalvesRule, is_own_code},
-            plan::{ChangedFile, ProofPlan, ProofSubject},
-            policy::ProofPolicy,
-            tripwire::Tripwire,
-        },
+        graph::task::{Status, TaskId},
+        proof::{Proof, ProofOutcome, policy::ProofPolicy},
         run::{
-            command::{AttemptId, CheckPurpose, PendingResult},
+            command::{AttemptId, PendingResult},
             input::Input,
         },
-        test_output,
-        verdict::{CheckResult, Outcome, Verdict},
+        verdict::{CheckResult, Verdict},
     },
-    project::{attempt::AttemptRecord, config::Config},
+    project::{attempt::AttemptRecord, config::Config, workspace::Workspace},
 };
 
-/// The shortest limit for a command of a control.
-const SHORTEST: Duration = Duration::from_secs(60);
 /// How many proofs may wait for another one.
 const WAITING: usize = 8;
 
@@ -95,9 +86,45 @@ impl RunProofs {
     }
 
     /// Takes the end of a proof. Returns the iteration of its attempt, and its result if it waits for it.
-    pub(super) fn ended(&mut self, id: &AttemptId) -> (u32, Option<Box<PendingResult>>) {
+    pub(super) fn ended(
+        &mut self,
+        workspace: &Workspace,
+        id: &AttemptId,
+        proof: &Proof,
+    ) -> (u32, Option<Box<PendingResult>>) {
+        if !proof.outcome.is_cut_off() {
+            KeptProof::forget(workspace, id);
+        }
         let at = self.active.iter().position(|proof| proof.task_id == id.task_id);
         at.map(|at| self.active.remove(at)).map_or((0, None), |it| (it.iteration, it.end))
+    }
+
+    /// Begins the proofs that the run before has not made, of work that is still there. They are given up
+    /// where attempts work in the checkout.
+    pub(super) fn resume(&mut self, core: &mut RunCore, slots: &RunSlots, records: &Records) {
+        let workspace = &core.cx.workspace;
+        let kept = if core.cx.is_isolated() { KeptProof::all(workspace) } else { Vec::new() };
+        for mut kept in kept {
+            let (id, history) = (kept.record.id(), core.journal.history());
+            let past = history.of(&id.task_id);
+            let last = past.last.as_ref().filter(|last| last.verdict == Verdict::Complete);
+            let ended = last.map(|last| last.ended.read()).filter(|it| it.attempt == id.attempt);
+            let is_open = past.awaits_proof == Some(id.attempt)
+                || past.proof.as_ref().is_some_and(|proof| proof.outcome.is_cut_off());
+            let status = core.graph.file.graph().status_of(&id.task_id);
+            let (true, Some(ended), Some(Status::Complete), Some(slot)) =
+                (is_open, ended, status, &mut kept.record.slot)
+            else {
+                KeptProof::forget(&core.cx.workspace, &id);
+                continue;
+            };
+            slot.path = slots.free_slot(records, self.slots());
+            let graph = core.graph.file.graph();
+            let made = ProofSlot::of(&core.cx, graph, slots, &kept);
+            let verified = ended.evidence.verify.clone();
+            // What hinders it may pass until the next run.
+            drop(made.map(|slot| self.start(core, &kept.record, &verified, None, Some(slot))));
+        }
     }
 
     /// Journals that landed work whose proof is not made any more was not examined.
@@ -107,8 +134,7 @@ impl RunProofs {
         let due = core.journal.history().unexamined().filter(|(id, _)| !is_made(id));
         let due: Vec<_> = due.map(|(id, attempt)| (id.clone(), attempt)).collect();
         for (id, attempt) in due {
-            let outcome = ProofOutcome::Skipped { why: "the run ended before".to_owned() };
-            let proof = Proof::at_once(outcome);
+            let proof = Proof::at_once(ProofOutcome::cut_off());
             core.emit(Some((&id, 0)), CheckEvent::Proved { attempt, proof })?;
         }
         Ok(())
@@ -136,8 +162,15 @@ impl RunProofs {
         } else if self.active.len() >= WAITING {
             "other proofs are behind".to_owned()
         } else {
-            match self.start(core, record, &ended.evidence.verify, None) {
-                Ok(()) => return Ok(()),
+            match self.start(core, record, &ended.evidence.verify, None, None) {
+                Ok(()) => {
+                    let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
+                    let head = slot.and_then(|slot| head_of(&core.cx.workspace.repo, slot));
+                    if let Some(head) = head {
+                        KeptProof { record: record.clone(), head }.keep(&core.cx.workspace);
+                    }
+                    return Ok(());
+                }
                 Err((why, _)) => why,
             }
         };
@@ -155,7 +188,7 @@ impl RunProofs {
         end: PendingResult,
     ) -> Option<Input> {
         let verified = end.evidence.verify.clone();
-        let (why, end) = self.start(core, record, &verified, Some(Box::new(end))).err()?;
+        let (why, end) = self.start(core, record, &verified, Some(Box::new(end)), None).err()?;
         let mut end = end?;
         if core.proof_policy(record) == ProofPolicy::Require {
             end.evidence.missing.push(format!("its proof is missing: {why}"));
@@ -175,8 +208,7 @@ impl RunProofs {
         let orders: Vec<_> = works
             .map(|(number, record, verified)| {
                 let order = ProofOrder::of(cx, graph, record, verified);
-                let turn = Arc::clone(&self.turn);
-                (number, order.map(|order| ProofOrder { turn, is_before: true, ..order }))
+                (number, order.map(|order| order.in_turn(&self.turn, true, None)))
             })
             .collect();
         self.allow(&cx.workspace.config, cx.policy.jobs, false);
@@ -189,7 +221,8 @@ impl RunProofs {
         });
     }
 
-    /// Starts the proof of an attempt, whose result `end` waits for it.
+    /// Starts the proof of an attempt, whose result `end` waits for it, in a slot that is made first if it
+    /// is `fresh`.
     ///
     /// # Errors
     /// It cannot be made: the reason and the result.
@@ -199,13 +232,14 @@ impl RunProofs {
         record: &AttemptRecord,
         verified: &[CheckResult],
         end: Option<Box<PendingResult>>,
+        fresh: Option<ProofSlot>,
     ) -> Result<(), (String, Option<Box<PendingResult>>)> {
         let (cx, graph) = (&core.cx, core.graph.file.graph());
         let order = match ProofOrder::of(cx, graph, record, verified) {
             Ok(order) => order,
             Err(why) => return Err((why, end)),
         };
-        let order = ProofOrder { turn: Arc::clone(&self.turn), is_before: end.is_some(), ..order };
+        let order = order.in_turn(&self.turn, end.is_some(), fresh);
         let (task_id, iteration) = (record.task_id.clone(), record.iteration);
         self.active.push(ActiveProof { task_id, iteration, slot: order.slot.clone(), end });
         let (outbox, id) = (cx.outbox.clone(), record.id());
@@ -221,279 +255,7 @@ impl RunProofs {
     }
 }
 
-/// A command of the controls.
-struct ControlCommand {
-    command: String,
-    limit: Duration,
-}
-
-/// A proof to make.
-struct ProofOrder {
-    main: PathBuf,
-    slot: PathBuf,
-    base: CommitId,
-    settings: ProofSettings,
-    commands: Vec<ControlCommand>,
-    verify: Vec<String>,
-    idle: Vec<String>,
-    runs: SideCommands,
-    /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
-    task_dir: PathBuf,
-    /// The folder of the attempt in the repository.
-    log: String,
-    budget: Duration,
-    seed: u64,
-    turn: Arc<ProofTurn>,
-    /// Whether it is made before the work lands.
-    is_before: bool,
-}
-
-impl ProofOrder {
-    /// The order for the proof of an attempt; else why there is none.
-    fn of(
-        cx: &RunContext,
-        graph: &TaskGraph,
-        record: &AttemptRecord,
-        verified: &[CheckResult],
-    ) -> Result<ProofOrder, String> {
-        let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
-        let slot = slot.ok_or("attempts work in the checkout")?;
-        let base = record.base.as_ref().ok_or("it has no base")?;
-        let config = &cx.workspace.config;
-        // What Python compiles for a control must not be taken for the work.
-        let env = [("PYTHONDONTWRITEBYTECODE", "1")];
-        let place = (slot, CheckPurpose::Verify, "proof");
-        let runs = SideCommands::of(cx, graph, record, place, &env)?;
-        let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
-        let settings = config.proof.of(&task);
-        let limit = |check: Option<&CheckResult>| {
-            let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
-            Duration::try_from_secs_f64(green * 3.0)
-                .unwrap_or(SHORTEST)
-                .max(SHORTEST)
-                .min(config.verify_timeout)
-        };
-        let verify: Vec<_> = verified.iter().map(|check| check.command.clone()).collect();
-        let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
-        let commands = commands.iter().map(|command| {
-            let limit = limit(verified.iter().find(|check| check.command == *command));
-            ControlCommand { command: command.clone(), limit }
-        });
-        let idle = verified.iter().filter(|check| check.no_test).map(|it| it.command.clone());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(ProofOrder {
-            main: cx.workspace.root().to_owned(),
-            slot: slot.to_owned(),
-            base: base.clone(),
-            commands: commands.collect(),
-            idle: idle.collect(),
-            verify,
-            settings,
-            runs,
-            task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
-            log: record.log.clone(),
-            budget: config.proof_timeout,
-            seed: now.as_nanos() as u64,
-            turn: Arc::default(),
-            is_before: false,
-        })
-    }
-
-    /// Makes the proof when it is its turn.
-    fn carry_out(&self) -> Proof {
-        let turn = self.turn.take();
-        let (began, mut controls) = (Instant::now(), Vec::new());
-        let outcome = if self.turn.is_stopped() {
-            Ok(self.stopped(began))
-        } else {
-            self.prove(began, &mut controls)
-        };
-        let outcome = outcome.unwrap_or_else(|error| not_made(&error));
-        drop(turn);
-        let duration_seconds = duration::seconds(began.elapsed());
-        Proof { outcome, controls, duration_seconds }
-    }
-
-    fn stopped(&self, began: Instant) -> ProofOutcome {
-        let limit = duration::short(self.budget);
-        let why = if began.elapsed() < self.budget {
-            "the run ended before".to_owned()
-        } else {
-            format!("`proof_timeout` ({limit}) reached")
-        };
-        ProofOutcome::Skipped { why }
-    }
-
-    fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofOutcome> {
-        let main = Repo::discover(&self.main)?;
-        let tree = main.slots().open(&self.slot).context("the slot is gone")?;
-        let head = tree.head()?.commit.context("the slot has no commit")?;
-        let files = changed_files(&tree, &self.base, &head)?;
-        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-        let all = tree.files_at(&head)?;
-        let rule = HalvesRule::new(&self.settings, (&self.verify, &paths), &all);
-        let subject = ProofSubject {
-            files: &files,
-            rule: &rule,
-            policy: self.settings.policy,
-            tripwire: Tripwire::new(self.seed),
-            idle: &self.idle,
-            commands: self.verify.len(),
-        };
-        let all_code = || all_code(&tree, &head, all, &rule).map_err(|error| not_made(&error));
-        let plan = match ProofPlan::of(subject, all_code) {
-            Ok(plan) => plan,
-            Err(outcome) => return Ok(outcome),
-        };
-        if !self.is_before {
-            tree.slot().begin_controls()?;
-            fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
-        }
-        let log = tree.slot().head_log();
-        let outcome = loop {
-            let Some(kind) = plan.next(done) else { break plan.outcome(done) };
-            if self.is_over(began) {
-                break self.stopped(began);
-            }
-            let files = plan.tree(kind).iter().map(|(path, file)| {
-                let text = match file {
-                    ControlText::Base => None,
-                    ControlText::Text(text) => Some(text.as_str()),
-                };
-                (path.as_str(), text)
-            });
-            let commit = tree.commits().variant(&head, &self.base, files)?;
-            self.wait_for_a_second(plan.tree(kind).keys());
-            tree.slot().move_to(&commit)?;
-            let result = self.control(kind, done.len(), &plan.marker(), began);
-            tree.integration().clean_up()?;
-            match result {
-                Ok(result) => done.push(result),
-                Err(outcome) => break outcome,
-            }
-        };
-        self.runs.end();
-        tree.slot().leave_controls(&head, &log)?;
-        // The slot of an attempt that is not closed is put on its branch by the run itself.
-        if !self.is_before {
-            let _ = fs::remove_dir_all(&self.task_dir);
-            tree.slot().end_controls(&head)?;
-        }
-        Ok(outcome)
-    }
-
-    fn is_over(&self, began: Instant) -> bool {
-        self.turn.is_stopped() || began.elapsed() >= self.budget
-    }
-
-    /// Waits until the files that change get another time than they have, in whole seconds: caches
-    /// compare that.
-    fn wait_for_a_second<'p>(&self, paths: impl Iterator<Item = &'p String>) {
-        let second = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|it| it.as_secs()).ok();
-        let times = paths.filter_map(|path| {
-            second(fs::symlink_metadata(self.slot.join(path)).ok()?.modified().ok()?)
-        });
-        let newest = times.max();
-        while newest.is_some() && second(SystemTime::now()) == newest {
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Runs the commands on the tree of a control that is checked out.
-    ///
-    /// # Errors
-    /// They could not run, or were stopped: the outcome.
-    fn control(
-        &self,
-        kind: ControlKind,
-        number: usize,
-        marker: &str,
-        began: Instant,
-    ) -> Result<ControlResult, ProofOutcome> {
-        let started = Instant::now();
-        let mut result = ControlResult {
-            control: kind,
-            red: None,
-            marked: false,
-            failed_tests: None,
-            tests: None,
-            misses_names: false,
-            passed: Vec::new(),
-            duration_seconds: 0.0,
-        };
-        for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
-            let name = kind.log_name();
-            let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
-            let left = self.budget.saturating_sub(began.elapsed());
-            let goes_on = || !self.turn.is_stopped();
-            let place = (self.main.as_path(), log);
-            let (check, output) = self.runs.check(command, place, (*limit).min(left), goes_on);
-            let is_timed_out = matches!(check.outcome, Outcome::TimedOut { .. });
-            let is_cut = is_timed_out && *limit > left;
-            if let Outcome::NotStarted { error } = check.outcome {
-                let why = format!("`{command}` did not start: {error}");
-                return Err(ProofOutcome::Skipped { why });
-            }
-            if !is_cut && is_timed_out {
-                let why = format!("`{command}` took longer than {}", duration::short(*limit));
-                return Err(ProofOutcome::Skipped { why });
-            }
-            if is_cut || matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted) {
-                return Err(self.stopped(began));
-            }
-            let is_marked = output.contains(marker);
-            let tests = test_output::ran(&output);
-            result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
-            // Of two that fail, the one that ran into the statement counts.
-            let counts = result.red.is_none() || (is_marked && !result.marked);
-            if check.is_green() && kind.runs_all() {
-                result.passed.push(command.clone());
-            } else if !check.is_green() && counts {
-                result.failed_tests = test_output::failed(&output);
-                result.misses_names = test_output::misses_names(&output);
-                result.red = Some(check);
-            }
-            result.marked |= is_marked;
-            let is_enough = result.marked || kind != ControlKind::Tripwire;
-            if result.red.is_some() && !kind.runs_all() && is_enough {
-                break;
-            }
-        }
-        result.duration_seconds = duration::seconds(started.elapsed());
-        Ok(result)
-    }
-}
-
-fn not_made(error: &anyhow::Error) -> ProofOutcome {
-    ProofOutcome::Skipped { why: format!("{error:#}") }
-}
-
-/// The files that differ between two commits, with their texts.
-fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<ChangedFile>> {
-    let mut files = Vec::new();
-    for path in tree.differing(Some(base), head)? {
-        let bytes = [tree.file_at(base, &path)?, tree.file_at(head, &path)?];
-        let was_there = bytes[0].is_some();
-        let [base, head] = bytes.map(|bytes| bytes.and_then(|it| String::from_utf8(it).ok()));
-        let (old, new) = (base.as_deref().unwrap_or(""), head.as_deref().unwrap_or(""));
-        let (lines, has_lost) = changed_lines(old, new)?;
-        files.push(ChangedFile { path, base, head, was_there, lines, has_lost });
-    }
-    Ok(files)
-}
-
-/// The code of the project in a commit with these files, by path.
-fn all_code(
-    tree: &Repo,
-    head: &CommitId,
-    files: Vec<String>,
-    rule: &HalvesRule,
-) -> Result<Vec<(String, String)>> {
-    let paths =
-        files.into_iter().filter(|path| is_own_code(path) && rule.half(path) == Half::Source);
-    let texts = paths.filter_map(|path| {
-        let text = tree.file_at(head, &path).transpose()?;
-        text.map(|text| Some((path, String::from_utf8(text).ok()?))).transpose()
-    });
-    texts.collect()
+/// The commit of a slot.
+fn head_of(main: &Repo, slot: &Path) -> Option<CommitId> {
+    main.slots().open(slot)?.head().ok()?.commit
 }

@@ -1,5 +1,6 @@
 //! The proof that verify commands notice landed work.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{TestProject, agent, wait_for};
@@ -242,20 +243,33 @@ fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_ac
 }
 
 #[test]
-fn a_proof_of_a_killed_run_is_named_as_not_made() {
+fn the_proof_of_a_killed_or_stopped_run_is_made_by_the_next() {
     let work = "echo 'mul() { :; }' > src/mul.sh; echo : > tests/mul.sh; git add -A";
-    let slow = "verify: '[ ! -e tests/mul.sh ] || [ -e src/mul.sh ] || sh wait.sh'";
     let script = format!("cat > /dev/null; {work}; \"$0\" < /dev/null");
-    let project = project(slow).command(["sh", "-c", &script, &agent("commit")]);
-    let began = project.root().join("logs/began");
-    let project = project.file("wait.sh", &format!("touch '{}'; sleep 30\n", began.display()));
-    let run = project.start(["run"]);
-    wait_for(&began);
-    run.kill();
-    let printed = project.run(["run", "-v"]).code(0).whole();
-    assert!(printed.contains("mul not examined: the run ended before"), "{printed}");
-    assert!(printed.contains(UNPROVED), "{printed}");
-    project.no_process_is_left();
+    for is_killed in [true, false] {
+        // Without the source of the work, the check hangs the first time.
+        let slow = "setup: touch made\nverify: '[ -e made ] && { [ ! -e tests/mul.sh ] || [ -e src/mul.sh ] || sh wait.sh; }'";
+        let project = project(slow).command(["sh", "-c", &script, &agent("commit")]);
+        let began = project.root().join("logs/began");
+        let wait = format!("[ ! -e '{0}' ] || exit 1\ntouch '{0}'; sleep 30\n", began.display());
+        let project = project.file("wait.sh", &wait).file(".gitignore", "made\nlogs\n");
+        let run = project.start(["run"]);
+        wait_for(&began);
+        if is_killed {
+            run.kill();
+        } else {
+            run.signal(Signal::INT);
+            run.end(&project).code(0);
+            assert_eq!(project.lines("proved").len(), 1);
+        }
+        let printed = project.run(["run", "-v"]).code(0).whole();
+        assert!(printed.contains("mul proved"), "{printed}");
+        assert!(printed.contains("the graph is complete"), "{printed}");
+        // Once.
+        let again = project.run(["run", "-v"]).code(0).whole();
+        assert!(!again.contains("proved"), "{again}");
+        project.no_process_is_left();
+    }
 }
 
 #[test]

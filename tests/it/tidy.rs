@@ -582,8 +582,9 @@ fn no_type_has_many_methods() {
 /// 260 say what a first evening met: work in the checkout, an agent missing in the sandbox, tables and boards,
 /// work that was there already; 35 book what every candidate used, show it, and tell agents that others try
 /// the same; 145 review those that are proved as well; 60 let a key that does not answer, a broken graph file
-/// and removed logs end no night; 40 run the commands of a task in its project.
-const LINES: usize = 88_000;
+/// and removed logs end no night; 40 run the commands of a task in its project; 150 make the proofs that the
+/// run before could not make.
+const LINES: usize = 88_150;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -591,8 +592,9 @@ const LINES: usize = 88_000;
 /// headline and the transcript, one gives a command that fails to a task,
 /// one chooses agents, three have work reviewed, two resume conversations, one has the costs, three
 /// offer commands to an agent, four calibrate reviewers, one has the names that tasks give wrong, four
-/// diagnose tasks, one has the ends of side agents, three are about candidates, one has messages.
-const FILES: usize = 421;
+/// diagnose tasks, one has the ends of side agents, three are about candidates, one has messages,
+/// two keep and make proofs.
+const FILES: usize = 423;
 
 #[test]
 fn the_whole_stays_small() {
@@ -646,7 +648,7 @@ fn every_page_names_its_reader() {
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
 /// A page says, once, what its reader acts on: a fact of another page is a link, a rare case is told by
 /// the message of the program, and what happens inside is for the code and the design notes.
-const WORDS: usize = 30_270;
+const WORDS: usize = 30_280;
 
 #[test]
 fn the_documents_stay_short() {

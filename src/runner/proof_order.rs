@@ -1,0 +1,330 @@
+//! The making of one proof, in a thread: its controls run one after the other in a slot.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    context::{RunContext, task_of},
+    kept_proof::ProofSlot,
+    side_command::{ProofTurn, SideCommands},
+};
+use crate::{
+    adapters::git::{Repo, changed_lines},
+    core::{
+        commit_id::CommitId,
+        duration,
+        graph::TaskGraph,
+        proof::{
+            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
+            halves::{Half, HalvesRule, is_own_code},
+            plan::{ChangedFile, ProofPlan, ProofSubject},
+            tripwire::Tripwire,
+        },
+        run::command::CheckPurpose,
+        test_output,
+        verdict::{CheckResult, Outcome},
+    },
+    project::attempt::AttemptRecord,
+};
+
+/// The shortest limit for a command of a control.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// A command of the controls.
+struct ControlCommand {
+    command: String,
+    limit: Duration,
+}
+
+/// A proof to make.
+pub(super) struct ProofOrder {
+    main: PathBuf,
+    pub(super) slot: PathBuf,
+    base: CommitId,
+    settings: ProofSettings,
+    commands: Vec<ControlCommand>,
+    verify: Vec<String>,
+    idle: Vec<String>,
+    runs: SideCommands,
+    /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
+    task_dir: PathBuf,
+    /// The folder of the attempt in the repository.
+    log: String,
+    budget: Duration,
+    seed: u64,
+    turn: Arc<ProofTurn>,
+    /// Whether it is made before the work lands.
+    is_before: bool,
+    /// How its slot is made, if that is not there.
+    fresh: Option<ProofSlot>,
+}
+
+impl ProofOrder {
+    /// The order for the proof of an attempt; else why there is none.
+    pub(super) fn of(
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        verified: &[CheckResult],
+    ) -> Result<ProofOrder, String> {
+        let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
+        let slot = slot.ok_or("attempts work in the checkout")?;
+        let base = record.base.as_ref().ok_or("it has no base")?;
+        let config = &cx.workspace.config;
+        // What Python compiles for a control must not be taken for the work.
+        let env = [("PYTHONDONTWRITEBYTECODE", "1")];
+        let place = (slot, CheckPurpose::Verify, "proof");
+        let runs = SideCommands::of(cx, graph, record, place, &env)?;
+        let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
+        let settings = config.proof.of(&task);
+        let limit = |check: Option<&CheckResult>| {
+            let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
+            Duration::try_from_secs_f64(green * 3.0)
+                .unwrap_or(SHORTEST)
+                .max(SHORTEST)
+                .min(config.verify_timeout)
+        };
+        let verify: Vec<_> = verified.iter().map(|check| check.command.clone()).collect();
+        let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
+        let commands = commands.iter().map(|command| {
+            let limit = limit(verified.iter().find(|check| check.command == *command));
+            ControlCommand { command: command.clone(), limit }
+        });
+        let idle = verified.iter().filter(|check| check.no_test).map(|it| it.command.clone());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(ProofOrder {
+            main: cx.workspace.root().to_owned(),
+            slot: slot.to_owned(),
+            base: base.clone(),
+            commands: commands.collect(),
+            idle: idle.collect(),
+            verify,
+            settings,
+            runs,
+            task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
+            log: record.log.clone(),
+            budget: config.proof_timeout,
+            seed: now.as_nanos() as u64,
+            turn: Arc::default(),
+            is_before: false,
+            fresh: None,
+        })
+    }
+
+    /// The order as one of those of `turn`, made before the work lands or after, in a slot that is made
+    /// first if it is `fresh`.
+    pub(super) fn in_turn(
+        self,
+        turn: &Arc<ProofTurn>,
+        is_before: bool,
+        fresh: Option<ProofSlot>,
+    ) -> ProofOrder {
+        ProofOrder { turn: Arc::clone(turn), is_before, fresh, ..self }
+    }
+
+    /// Makes the proof when it is its turn.
+    pub(super) fn carry_out(&self) -> Proof {
+        let turn = self.turn.take();
+        let (began, mut controls) = (Instant::now(), Vec::new());
+        let outcome = if self.turn.is_stopped() {
+            Ok(self.stopped(began))
+        } else {
+            self.prove(began, &mut controls)
+        };
+        let outcome = outcome.unwrap_or_else(|error| not_made(&error));
+        drop(turn);
+        let duration_seconds = duration::seconds(began.elapsed());
+        Proof { outcome, controls, duration_seconds }
+    }
+
+    fn stopped(&self, began: Instant) -> ProofOutcome {
+        if began.elapsed() < self.budget {
+            return ProofOutcome::cut_off();
+        }
+        let why = format!("`proof_timeout` ({}) reached", duration::short(self.budget));
+        ProofOutcome::Skipped { why }
+    }
+
+    fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofOutcome> {
+        let main = Repo::discover(&self.main)?;
+        if let Some(fresh) = &self.fresh {
+            fresh.make(&self.main, &self.turn)?;
+        }
+        let tree = main.slots().open(&self.slot).context("the slot is gone")?;
+        let head = tree.head()?.commit.context("the slot has no commit")?;
+        let files = changed_files(&tree, &self.base, &head)?;
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        let all = tree.files_at(&head)?;
+        let rule = HalvesRule::new(&self.settings, (&self.verify, &paths), &all);
+        let subject = ProofSubject {
+            files: &files,
+            rule: &rule,
+            policy: self.settings.policy,
+            tripwire: Tripwire::new(self.seed),
+            idle: &self.idle,
+            commands: self.verify.len(),
+        };
+        let all_code = || all_code(&tree, &head, all, &rule).map_err(|error| not_made(&error));
+        let plan = match ProofPlan::of(subject, all_code) {
+            Ok(plan) => plan,
+            Err(outcome) => return Ok(outcome),
+        };
+        if !self.is_before {
+            tree.slot().begin_controls()?;
+            fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
+        }
+        let log = tree.slot().head_log();
+        let outcome = loop {
+            let Some(kind) = plan.next(done) else { break plan.outcome(done) };
+            if self.is_over(began) {
+                break self.stopped(began);
+            }
+            let files = plan.tree(kind).iter().map(|(path, file)| {
+                let text = match file {
+                    ControlText::Base => None,
+                    ControlText::Text(text) => Some(text.as_str()),
+                };
+                (path.as_str(), text)
+            });
+            let commit = tree.commits().variant(&head, &self.base, files)?;
+            self.wait_for_a_second(plan.tree(kind).keys());
+            tree.slot().move_to(&commit)?;
+            let result = self.control(kind, done.len(), &plan.marker(), began);
+            tree.integration().clean_up()?;
+            match result {
+                Ok(result) => done.push(result),
+                Err(outcome) => break outcome,
+            }
+        };
+        self.runs.end();
+        tree.slot().leave_controls(&head, &log)?;
+        // The slot of an attempt that is not closed is put on its branch by the run itself.
+        if !self.is_before {
+            let _ = fs::remove_dir_all(&self.task_dir);
+            tree.slot().end_controls(&head)?;
+        }
+        Ok(outcome)
+    }
+
+    fn is_over(&self, began: Instant) -> bool {
+        self.turn.is_stopped() || began.elapsed() >= self.budget
+    }
+
+    /// Waits until the files that change get another time than they have, in whole seconds: caches
+    /// compare that.
+    fn wait_for_a_second<'p>(&self, paths: impl Iterator<Item = &'p String>) {
+        let second = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|it| it.as_secs()).ok();
+        let times = paths.filter_map(|path| {
+            second(fs::symlink_metadata(self.slot.join(path)).ok()?.modified().ok()?)
+        });
+        let newest = times.max();
+        while newest.is_some() && second(SystemTime::now()) == newest {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Runs the commands on the tree of a control that is checked out.
+    ///
+    /// # Errors
+    /// They could not run, or were stopped: the outcome.
+    fn control(
+        &self,
+        kind: ControlKind,
+        number: usize,
+        marker: &str,
+        began: Instant,
+    ) -> Result<ControlResult, ProofOutcome> {
+        let started = Instant::now();
+        let mut result = ControlResult {
+            control: kind,
+            red: None,
+            marked: false,
+            failed_tests: None,
+            tests: None,
+            misses_names: false,
+            passed: Vec::new(),
+            duration_seconds: 0.0,
+        };
+        for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
+            let name = kind.log_name();
+            let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
+            let left = self.budget.saturating_sub(began.elapsed());
+            let goes_on = || !self.turn.is_stopped();
+            let place = (self.main.as_path(), log);
+            let (check, output) = self.runs.check(command, place, (*limit).min(left), goes_on);
+            let is_timed_out = matches!(check.outcome, Outcome::TimedOut { .. });
+            let is_cut = is_timed_out && *limit > left;
+            if let Outcome::NotStarted { error } = check.outcome {
+                let why = format!("`{command}` did not start: {error}");
+                return Err(ProofOutcome::Skipped { why });
+            }
+            if !is_cut && is_timed_out {
+                let why = format!("`{command}` took longer than {}", duration::short(*limit));
+                return Err(ProofOutcome::Skipped { why });
+            }
+            if is_cut || matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                return Err(self.stopped(began));
+            }
+            let is_marked = output.contains(marker);
+            let tests = test_output::ran(&output);
+            result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
+            // Of two that fail, the one that ran into the statement counts.
+            let counts = result.red.is_none() || (is_marked && !result.marked);
+            if check.is_green() && kind.runs_all() {
+                result.passed.push(command.clone());
+            } else if !check.is_green() && counts {
+                result.failed_tests = test_output::failed(&output);
+                result.misses_names = test_output::misses_names(&output);
+                result.red = Some(check);
+            }
+            result.marked |= is_marked;
+            let is_enough = result.marked || kind != ControlKind::Tripwire;
+            if result.red.is_some() && !kind.runs_all() && is_enough {
+                break;
+            }
+        }
+        result.duration_seconds = duration::seconds(started.elapsed());
+        Ok(result)
+    }
+}
+
+fn not_made(error: &anyhow::Error) -> ProofOutcome {
+    ProofOutcome::Skipped { why: format!("{error:#}") }
+}
+
+/// The files that differ between two commits, with their texts.
+fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<ChangedFile>> {
+    let mut files = Vec::new();
+    for path in tree.differing(Some(base), head)? {
+        let bytes = [tree.file_at(base, &path)?, tree.file_at(head, &path)?];
+        let was_there = bytes[0].is_some();
+        let [base, head] = bytes.map(|bytes| bytes.and_then(|it| String::from_utf8(it).ok()));
+        let (old, new) = (base.as_deref().unwrap_or(""), head.as_deref().unwrap_or(""));
+        let (lines, has_lost) = changed_lines(old, new)?;
+        files.push(ChangedFile { path, base, head, was_there, lines, has_lost });
+    }
+    Ok(files)
+}
+
+/// The code of the project in a commit with these files, by path.
+fn all_code(
+    tree: &Repo,
+    head: &CommitId,
+    files: Vec<String>,
+    rule: &HalvesRule,
+) -> Result<Vec<(String, String)>> {
+    let paths =
+        files.into_iter().filter(|path| is_own_code(path) && rule.half(path) == Half::Source);
+    let texts = paths.filter_map(|path| {
+        let text = tree.file_at(head, &path).transpose()?;
+        text.map(|text| Some((path, String::from_utf8(text).ok()?))).transpose()
+    });
+    texts.collect()
+}
