@@ -15,8 +15,8 @@ const WORK: &str = "cat > /dev/null; work() { echo \"$RALPH_ATTEMPT\" >> $RALPH_
 /// A project in whose checkout an agent runs this script.
 fn scripted(graph: &str, script: &str) -> TestProject {
     let script = format!("{WORK}{script}");
-    let trial = TestProject::new().graph(graph).file("other.txt", "of a person\n").in_place();
-    trial.command(["sh", "-c", &script])
+    let trial = TestProject::new().begun().graph(graph).file("other.txt", "of a person\n");
+    trial.in_place().command(["sh", "-c", &script])
 }
 
 fn head_of(trial: &TestProject) -> String {

@@ -31,7 +31,6 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     - Branch: `ralph/start`. Stay on it and do not rewrite its history.
     - The newest commits:
       - `[commit]` `Set the stage`
-      - `[commit]` `Set the stage`
 
     ## How to work
 

@@ -77,6 +77,8 @@ pub struct TestProject {
     agent: Vec<String>,
     env: BTreeMap<String, String>,
     trial: String,
+    /// The files of the first commit, which is made once something looks at the repository.
+    first: Mutex<Option<Vec<String>>>,
 }
 
 impl TestProject {
@@ -102,7 +104,8 @@ impl TestProject {
         fs::create_dir(&root).unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let trial = format!("{}-{number}", std::process::id());
-        TestProject { _dir: dir, root, agent: Vec::new(), env: BTreeMap::new(), trial }
+        let (agent, env, first) = (Vec::new(), BTreeMap::new(), Mutex::default());
+        TestProject { _dir: dir, root, agent, env, trial, first }
     }
 
     /// A repository with one commit.
@@ -112,10 +115,24 @@ impl TestProject {
 
     /// Makes the empty folder a repository.
     pub fn repository(self) -> TestProject {
-        let trial = self;
-        trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
-        trial.git(&["config", "user.name", "Tess"]);
-        trial.git(&["config", "user.email", "tess@example.invalid"]);
+        const CORE: &str = "bare = false\n\tfilemode = true\n\tlogallrefupdates = true\n";
+        const USER: &str = "[user]\n\tname = Tess\n\temail = tess@example.invalid\n";
+        let (trial, core) = (self, format!("[core]\n\trepositoryformatversion = 0\n\t{CORE}"));
+        if trial.env.is_empty() {
+            // What `git init` makes, without a process.
+            for folder in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "hooks"] {
+                fs::create_dir_all(trial.root.join(".git").join(folder)).unwrap();
+            }
+            trial.put(".git/HEAD", "ref: refs/heads/main\n");
+            trial.put(".git/description", "A repository of a test\n");
+            trial.put(".git/info/exclude", "");
+            trial.put(".git/config", &(core + USER));
+        } else {
+            trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+            let made = trial.read(".git/config");
+            trial.put(".git/config", &(made + USER));
+        }
+        *trial.first.lock().unwrap() = Some(Vec::new());
         trial.file(".ralph/config.yaml", SETTINGS)
     }
 
@@ -126,10 +143,38 @@ impl TestProject {
 
     /// Adds this file, committed.
     pub fn file(self, path: &str, text: &str) -> TestProject {
-        self.write(path, text);
-        self.git(&["add", "--force", "--", path]);
-        self.git(&["commit", "--quiet", "--message", "Set the stage"]);
+        self.put(path, text);
+        match &mut *self.first.lock().unwrap() {
+            Some(paths) => paths.push(path.to_owned()),
+            None => self.commit(&[path.to_owned()]),
+        }
         self
+    }
+
+    /// Commits what there is; each file after it has a commit of its own.
+    pub fn begun(self) -> TestProject {
+        self.begin();
+        self
+    }
+
+    /// Makes the first commit, unless it is made.
+    fn begin(&self) {
+        let first = self.first.lock().unwrap().take();
+        if let Some(paths) = first {
+            self.commit(&paths);
+        }
+    }
+
+    /// Commits files, whatever the variables and hooks of the test are.
+    fn commit(&self, paths: &[String]) {
+        let add = ["add", "--force", "--"].into_iter().chain(paths.iter().map(String::as_str));
+        let commit = ["commit", "--quiet", "--message", "Set the stage"];
+        for words in [add.collect(), commit.to_vec()] {
+            let mut git = Command::new("git");
+            git.current_dir(&self.root).env_clear().envs(self.own_variables());
+            git.args(["-c", "core.hooksPath=/dev/null", "-c", "maintenance.auto=false"]);
+            assert!(git.args(&words).status().unwrap().success(), "git {}", words.join(" "));
+        }
     }
 
     /// Sets the fake agent of `ralph run` and `ralph loop`.
@@ -166,6 +211,7 @@ impl TestProject {
 
     /// The top of the repository.
     pub fn root(&self) -> &Path {
+        self.begin();
         &self.root
     }
 
@@ -181,6 +227,13 @@ impl TestProject {
 
     /// Every environment variable of this project's processes.
     pub fn variables(&self) -> BTreeMap<String, String> {
+        let mut all = self.own_variables();
+        all.extend(self.env.clone());
+        all
+    }
+
+    /// The variables that every project has.
+    fn own_variables(&self) -> BTreeMap<String, String> {
         let text = |path: PathBuf| path.display().to_string();
         let mut all: BTreeMap<String, String> = [
             ("PATH", std::env::var("PATH").unwrap()),
@@ -201,14 +254,13 @@ impl TestProject {
         // The switch of a known bug is passed on.
         let bug = std::env::var("RALPH_KNOWN_BUG").ok();
         all.extend(bug.map(|name| ("RALPH_KNOWN_BUG".to_owned(), name)));
-        all.extend(self.env.clone());
         all
     }
 
     /// A command in this repository.
     pub fn process(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.root).env_clear().envs(self.variables()).stdin(Stdio::null());
+        command.current_dir(self.root()).env_clear().envs(self.variables()).stdin(Stdio::null());
         command
     }
 
@@ -294,6 +346,11 @@ impl TestProject {
 
     /// Writes a file, and creates its folder.
     pub fn write(&self, path: &str, text: &str) {
+        self.begin();
+        self.put(path, text);
+    }
+
+    fn put(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -303,7 +360,7 @@ impl TestProject {
     pub fn save(&self, path: &str, text: &str) {
         let aside = self.dir().join("saved");
         fs::write(&aside, text).unwrap();
-        fs::rename(aside, self.root.join(path)).unwrap();
+        fs::rename(aside, self.root().join(path)).unwrap();
     }
 
     /// Creates an executable script. Another process writes it: a file that is open for writing
@@ -426,7 +483,7 @@ impl TestProject {
     /// Every path of the repository, `.git` included, with its mode and contents.
     pub fn everything(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let mut all = BTreeMap::new();
-        let mut folders = vec![self.root.clone()];
+        let mut folders = vec![self.root().to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();

@@ -184,7 +184,6 @@ fn a_second_attempt_is_told_of_the_first() {
     - Branch: `ralph/a`. Stay on it and do not rewrite its history.
     - The newest commits:
       - `[commit]` `Set the stage`
-      - `[commit]` `Set the stage`
 
     ### The attempt before this one
 
