@@ -96,7 +96,7 @@ impl Slots<'_> {
 
     /// Opens the slot of this repository in a folder; none if the folder contains anything else.
     pub fn open(&self, path: &Path) -> Option<Repo> {
-        let slot = self.discover(path).ok()?;
+        let slot = path.join(".git").exists().then(|| self.discover(path).ok())??;
         (slot.is_top(path) && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
 
