@@ -109,7 +109,7 @@ fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exi
         return preview(&steps);
     }
     files::write(&steps)?;
-    report(&steps, &[], "`ralph config` shows every setting with its origin")
+    report(&steps, 0, "`ralph config` shows every setting with its origin")
 }
 
 fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
@@ -162,8 +162,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     }
     files::write(&steps)?;
     let workspace = Workspace::unset(root, LoopPaths::default())?;
-    let unignored = workspace.unignored()?;
-    workspace.ignore_own_files()?;
+    let ignored = workspace.ignore_own_files()?;
     if options.merge_driver {
         merge_driver::install(&workspace)?;
     }
@@ -181,7 +180,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
          {command} doctor       find what would stop a run\n  \
          {command} run --once   make one attempt"
     );
-    let exit = report(&steps, &unignored, &next)?;
+    let exit = report(&steps, ignored, &next)?;
     let plan =
         plan.filter(|plan| wizard.is_some_and(|wizard| is_drafted(wizard, &workspace, plan)));
     Ok(plan.map_or(SetupEnd::Done(exit), |plan| SetupEnd::Draft(root.join(plan))))
@@ -371,14 +370,14 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
 }
 
 /// Prints what was done and the next steps.
-fn report(steps: &[FileStep], ignored: &[&str], next: &str) -> Result<Exit> {
+fn report(steps: &[FileStep], ignored: usize, next: &str) -> Result<Exit> {
     let mut text = steps.iter().fold(String::new(), |text, step| text + &line(step, true));
-    if !ignored.is_empty() {
+    if ignored > 0 {
         let word = painted(Style::Good, "added to");
-        let lines = counted(ignored.len(), "line");
+        let lines = counted(ignored, "line");
         let _ = writeln!(text, "{word} .git/info/exclude of this clone: {lines}, for logs/");
     }
-    let is_changed = !ignored.is_empty() || steps.iter().any(|step| step.fate.text().is_some());
+    let is_changed = ignored > 0 || steps.iter().any(|step| step.fate.text().is_some());
     if is_changed {
         let _ = writeln!(text, "\n{next}");
     } else {

@@ -309,19 +309,17 @@ impl Workspace {
     }
 
     /// Hides the files of `ralph` from `git status`, unless the project already ignores them. The
-    /// rules go to the exclude file of the clone, so that no tracked file changes.
+    /// rules go to the exclude file of the clone, so that no tracked file changes. Returns their number.
     ///
     /// # Errors
     /// Errors of git or of the disk.
-    pub fn ignore_own_files(&self) -> Result<()> {
-        let mut lines: Vec<String> =
-            self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
-        // The graph file is written as a whole: for a moment its next version is in the same folder.
-        if !self.repo.local().is_ignored(".ralph-x.tmp")? {
-            lines.push(state::DRAFTS.to_owned());
+    pub fn ignore_own_files(&self) -> Result<usize> {
+        let line = |path: &str| format!("{}{path}", if path == state::DRAFTS { "" } else { "/" });
+        let lines: Vec<String> = self.unignored()?.into_iter().map(line).collect();
+        if !lines.is_empty() {
+            self.repo.local().exclude(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
         }
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        if lines.is_empty() { Ok(()) } else { self.repo.local().exclude(&lines) }
+        Ok(lines.len())
     }
 
     /// Hides the files that receive the output of this run, as in `ralph run > ralph.log` and
@@ -353,11 +351,14 @@ impl Workspace {
     /// # Errors
     /// Errors of git.
     pub fn unignored(&self) -> Result<Vec<&'static str>> {
+        // The graph file is written as a whole: for a moment its next version is in the same folder.
+        let own = [&loop_paths::OWN[..], &[state::DRAFTS]].concat();
         let inside = |path: &&str| format!("{path}{}", if path.ends_with('/') { "x" } else { "" });
-        let files = loop_paths::OWN.each_ref().map(inside);
-        let free = self.repo.local().unignored(&files.each_ref().map(String::as_str))?;
-        let own = loop_paths::OWN.into_iter().zip(&files);
-        Ok(own.filter(|(_, file)| free.contains(&file.as_str())).map(|(path, _)| path).collect())
+        let files: Vec<String> = own.iter().map(inside).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let free = self.repo.local().unignored(&files)?;
+        let own = own.into_iter().zip(&files);
+        Ok(own.filter(|(_, file)| free.contains(file)).map(|(path, _)| path).collect())
     }
 
     /// Returns the command to type for this program, with the graph file if it is not the usual one.

@@ -30,7 +30,7 @@ created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
-added to .git/info/exclude of this clone: 9 lines, for logs/
+added to .git/info/exclude of this clone: 10 lines, for logs/
 
 Next: put your tasks into task-graph.yaml, commit the new files, then run
   [ralph] check        validate the graph
