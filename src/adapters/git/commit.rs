@@ -337,16 +337,6 @@ impl CommitMaker<'_> {
         program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
     }
 
-    /// The mode and id of a file in the index; none if the index does not have it, or has it in
-    /// conflict.
-    pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
-        let path = format!(":(top,literal){path}");
-        let list = program::run(&self.root, &["ls-files", "--stage", "-z", "--", &path])?;
-        let list = lossy(&list);
-        let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
-        Ok(entry.map(|(entry, _)| entry.to_owned()))
-    }
-
     /// Writes a text as an object, and returns its id.
     pub(super) fn write_blob(&self, text: &str) -> Result<String> {
         program::made(&self.root, &["hash-object", "-w", "--stdin"], text.as_bytes())

@@ -1,7 +1,7 @@
 //! What controls git apart from commits: hooks and configuration; and the contents of commits.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::PermissionsExt,
@@ -9,17 +9,42 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid};
+use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid, Repository};
 
 use super::{
-    LocalRules, lossy,
+    LocalRules, Repo, lossy,
     program::{self, HOOKS},
+    reader::Walk,
 };
 use crate::regular_file;
 
 /// The hooks that git runs for a commit (githooks(5)).
 const COMMIT_HOOKS: &[&str] =
     &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
+
+impl Repo {
+    /// The mode and id of a file in the index; none if the index does not have it, or has it in
+    /// conflict.
+    pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
+        let library = |repo: &Repository| {
+            if regular_file::is_special(&repo.path().join("index")) {
+                return Err(git2::Error::from_str("it would be waited for without end"));
+            }
+            let mut index = repo.index()?;
+            index.read(false)?;
+            let entry = index.get_path(Path::new(path), 0);
+            Ok(entry.map(|entry| format!("{:06o} {}", entry.mode, entry.id)))
+        };
+        let literal = format!(":(top,literal){path}");
+        let program = |root: &Path| {
+            let list = program::run(root, &["ls-files", "--stage", "-z", "--", &literal])?;
+            let list = lossy(&list);
+            let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
+            Ok(entry.map(|(entry, _)| entry.to_owned()))
+        };
+        self.ask(library, program)
+    }
+}
 
 impl LocalRules<'_> {
     /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
@@ -104,16 +129,15 @@ impl LocalRules<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn added_after(&self, base: &str, head: &str) -> Result<Vec<String>> {
-        let log =
-            ["log", "--format=", "--name-only", "-z", "--no-renames", "--diff-filter=A", "-m"];
-        let span = format!("{base}..{head}");
-        let list = program::run(&self.root, &[&log[..], &[&span, "--"]].concat());
-        let list = lossy(&list.with_context(|| format!("cannot list what {head} adds"))?);
-        let mut paths: Vec<String> =
-            list.split(['\0', '\n']).filter(|path| !path.is_empty()).map(str::to_owned).collect();
-        paths.sort();
-        paths.dedup();
-        Ok(paths)
+        let mut paths = BTreeSet::new();
+        for commit in self.walk(Walk { head, hidden: &[base], most: usize::MAX }, |_| true)? {
+            let parents = commit.parents.iter().map(|parent| Some(parent.as_str()));
+            for parent in parents.chain(commit.parents.is_empty().then_some(None)) {
+                let changed = self.changed_entries(parent, &commit.id)?.into_iter();
+                paths.extend(changed.filter(|(_, [was, _])| *was == 0).map(|(path, _)| path));
+            }
+        }
+        Ok(paths.into_iter().collect())
     }
 
     /// The files of the index that the rules of git ignore.

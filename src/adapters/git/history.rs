@@ -215,14 +215,12 @@ impl RepoReader {
     /// The error of `git`.
     pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
         let path = path.trim_end_matches('/');
-        match program::kind(&self.root, commit, path)?.as_deref() {
-            None => Ok(None),
-            Some("blob") => {
-                let text = self.file_at(commit, path)?;
-                Ok(text.map(|text| !text.trim_ascii().is_empty()))
-            }
-            Some(_) => Ok(Some(true)),
+        let Some(entry) = self.entry(commit, path)? else { return Ok(None) };
+        // The modes of files and links.
+        if !entry.starts_with("10") && !entry.starts_with("12") {
+            return Ok(Some(true));
         }
+        Ok(self.file_at(commit, path)?.map(|text| !text.trim_ascii().is_empty()))
     }
 
     /// The files of HEAD with one of these names, in any folder, each with the id of its content.
@@ -275,7 +273,7 @@ impl RepoReader {
             return Ok(None);
         }
         let entries = self.changed_entries(Some(base), head)?;
-        let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
+        let mut links = entries.into_iter().filter(|(_, [_, mode])| *mode == LINK).peekable();
         if links.peek().is_none() {
             return Ok(None);
         }

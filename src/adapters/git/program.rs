@@ -4,7 +4,7 @@
 //! [`run_raw`] write, with the commands they pass.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
     fs, io,
@@ -21,8 +21,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 
 use super::{
-    CallStopped, Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name,
-    confined, lossy,
+    CallStopped, Codes, RepositoryFolders, bounded, bounded::CallStreams, confined, lossy,
 };
 use crate::core::{commit_id::CommitId, verdict::DiffStat};
 
@@ -93,12 +92,6 @@ pub(super) fn diff_stat(
 pub(super) fn is_partial_clone(root: &Path) -> Result<bool> {
     let signs = r"^(extensions\.partialclone|remote\..*\.promisor)$";
     Ok(answer(root, &["config", "--get-regexp", signs])?.is_some())
-}
-
-/// The type of an entry: `blob`, `tree`, or `commit` for a submodule; none if there is no entry.
-pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
-    let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
-    Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
 }
 
 pub(super) fn empty_tree(root: &Path) -> Result<String> {
@@ -221,35 +214,6 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     let path = lines.next().and_then(|line| line.strip_prefix(b"worktree "));
     let is_bare = lines.any(|line| line == b"bare");
     Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
-}
-
-/// The commit and the branch of each worktree. The first one is the main one, which git calls by the
-/// git directory where that is elsewhere.
-pub(super) fn worktree_heads(root: &Path, main: Option<&Path>) -> Result<HashMap<PathBuf, Head>> {
-    let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
-    let mut heads: HashMap<PathBuf, Head> = HashMap::new();
-    let (mut path, mut main) = (PathBuf::new(), main);
-    for line in text.split(|byte| *byte == 0) {
-        let (what, value) = match line.iter().position(|byte| *byte == b' ') {
-            Some(at) => (&line[..at], &line[at + 1..]),
-            None => (line, &[][..]),
-        };
-        match what {
-            b"worktree" => {
-                let named = Path::new(OsStr::from_bytes(value));
-                main.take().unwrap_or(named).clone_into(&mut path);
-            }
-            // Zeros stand for a branch without a commit.
-            b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
-                heads.entry(path.clone()).or_default().commit = Some(lossy(value).into());
-            }
-            b"branch" => {
-                heads.entry(path.clone()).or_default().branch = Some(branch_name(&lossy(value)));
-            }
-            _ => {}
-        }
-    }
-    Ok(heads)
 }
 
 /// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.

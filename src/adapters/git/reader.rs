@@ -19,13 +19,16 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, Sort};
+use git2::{DiffOptions, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, Sort};
 
 use super::{Head, branch_name, is_commit, lossy, program, program::HOOKS};
 use crate::core::commit_id::CommitId;
 
 /// The mode and id of what a commit has at each of some paths.
 pub(super) type Entries = Vec<Option<String>>;
+
+/// A file that differs between two trees, with its modes: 0 where it is not.
+pub(super) type ChangedEntry = (String, [u32; 2]);
 
 /// A commit of a walk through the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -381,12 +384,11 @@ impl RepoReader {
             let Some(file) = file else { return Ok(None) };
             Ok(Some(repo.find_blob(file.id())?.content().to_vec()))
         };
-        // One process if the commit has it.
         let program = |root: &Path| {
             let text = program::run(root, &["cat-file", "blob", &format!("{commit}:{path}")]);
-            text.map(Some).or_else(|failed| match program::kind(root, commit, path)?.as_deref() {
-                None | Some("commit") => Ok(None),
-                Some(_) => Err(failed),
+            text.map(Some).or_else(|failed| match self.entry(commit, path)? {
+                Some(entry) if !entry.starts_with("16") => Err(failed),
+                _ => Ok(None),
             })
         };
         self.ask_objects(library, program)
@@ -434,14 +436,13 @@ impl RepoReader {
         self.ask_objects(library, program)
     }
 
-    /// The files that differ between two commits or trees, each with its mode in the second one; 0
-    /// for a file that it does not have. Without `base`, all files of `head`. A renamed file is one
-    /// removed and one added.
+    /// The files that differ between two commits or trees. Without `base`, all files of `head`. A renamed
+    /// file is one removed and one added.
     pub(super) fn changed_entries(
         &self,
         base: Option<&str>,
         head: &str,
-    ) -> Result<Vec<(String, u32)>> {
+    ) -> Result<Vec<ChangedEntry>> {
         let library = |repo: &Repository| {
             let tree = |name: &str| repo.find_object(Oid::from_str(name)?, None)?.peel_to_tree();
             let base = base.map(tree).transpose()?;
@@ -450,9 +451,8 @@ impl RepoReader {
             let head = tree(head)?;
             let diff = repo.diff_tree_to_tree(base.as_ref(), Some(&head), Some(&mut options))?;
             let entry = |delta: git2::DiffDelta<'_>| {
-                let is_there = delta.status() != Delta::Deleted;
-                let mode = if is_there { u32::from(delta.new_file().mode()) } else { 0 };
-                Some((lossy(delta.new_file().path_bytes()?), mode))
+                let modes = [delta.old_file(), delta.new_file()].map(|it| it.mode().into());
+                Some((lossy(delta.new_file().path_bytes()?), modes))
             };
             Ok(diff.deltas().filter_map(entry).collect())
         };
@@ -465,9 +465,9 @@ impl RepoReader {
             let mut found = Vec::new();
             // Two fields for each file: `:OLD NEW …`, with the modes in octal, then the path.
             while let (Some(entry), Some(path)) = (fields.next(), fields.next()) {
-                let mode = entry.split(' ').nth(1);
-                let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
-                found.push((path.to_owned(), mode.unwrap_or(0)));
+                let mut modes = entry.trim_start_matches(':').split(' ');
+                let mut mode = || u32::from_str_radix(modes.next()?, 8).ok();
+                found.push((path.to_owned(), [(); 2].map(|()| mode().unwrap_or(0))));
             }
             Ok(found)
         };

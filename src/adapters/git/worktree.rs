@@ -15,7 +15,7 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    Repo, Slot, branch_name, confined, is_commit, lossy, program,
+    Head, Repo, RepoReader, Slot, branch_name, confined, is_commit, lossy, program,
     slot::read_mark,
     slot_settings::{remove_all, replace},
 };
@@ -138,13 +138,10 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
-        let folders = self.worktree_folders()?;
-        let main = folders.iter().find(|tree| tree.is_main).map(|tree| tree.path.as_path());
-        let mut heads = program::worktree_heads(&self.root, main)?;
         let tree = |WorktreeFolders { path, git_dir, is_main }| {
-            let head = heads.remove(&path).unwrap_or_default();
+            let head = self.head_in(&git_dir)?;
             let locked = regular_file::read(&git_dir.join("locked")).ok().filter(|_| !is_main);
-            Worktree {
+            Ok(Worktree {
                 head: head.commit,
                 branch: head.branch,
                 busy: branches_in_progress(&git_dir),
@@ -153,9 +150,24 @@ impl Repo {
                 added_at: { fs::metadata(git_dir.join("gitdir")).ok() }
                     .and_then(|file| file.modified().ok()),
                 path,
-            }
+            })
         };
-        Ok(folders.into_iter().map(tree).collect())
+        self.worktree_folders()?.into_iter().map(tree).collect()
+    }
+
+    /// Where HEAD of a worktree is, whose folder may be gone.
+    fn head_in(&self, git_dir: &Path) -> Result<Head> {
+        let text = lossy(&regular_file::read(&git_dir.join("HEAD")).unwrap_or_default());
+        let name = match text.trim().strip_prefix("ref: ") {
+            // The refs are in tables, which git alone reads.
+            Some("refs/heads/.invalid") => return RepoReader::of(git_dir, None).head(),
+            name => name,
+        };
+        let commit = match name {
+            Some(name) => self.commit_of(name)?,
+            None => Some(text.trim()).filter(|text| is_commit(text)).map(CommitId::from),
+        };
+        Ok(Head { commit, branch: name.map(branch_name) })
     }
 
     fn worktree_folders(&self) -> Result<Vec<WorktreeFolders>> {
