@@ -9,7 +9,7 @@
 //! can open the repository.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, OnceCell},
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
@@ -62,7 +62,7 @@ pub use reader::RepoReader;
 pub use restore::{NOT_WORK, RestoredWork, is_marked};
 pub use slot::remove_special_files;
 pub use slot_settings::SlotSettings;
-use slot_settings::{ConfigList, split_at};
+use slot_settings::split_at;
 pub use tip::{BranchTip, TipStanding};
 pub use transfer::{
     BrokenSlot, FetchedWork, GitLine, GitService, SlotInUse, WorkerSlot, WorkerStore,
@@ -128,12 +128,8 @@ pub struct Repo {
     common_dir: PathBuf,
     /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
-    /// What git said about the settings.
-    config_list: RefCell<Option<ConfigList>>,
     /// The top of the repository of which this is a slot, once someone has asked.
     slot_of: OnceCell<Option<PathBuf>>,
-    /// Whether git was seen to know who commits.
-    knows_committer: Cell<bool>,
     /// Whether an attempt works in it at this moment.
     is_live: Cell<bool>,
 }
@@ -195,10 +191,8 @@ impl Repo {
     fn of(folders: RepositoryFolders, mut reader: RepoReader) -> Repo {
         let RepositoryFolders { root, common_dir, git_dir } = folders;
         reader.root = root;
-        let (config_list, slot_of, knows_committer) =
-            (RefCell::default(), OnceCell::new(), Cell::new(false));
-        let is_live = Cell::default();
-        Repo { reader, common_dir, git_dir, config_list, slot_of, knows_committer, is_live }
+        let (slot_of, is_live) = (OnceCell::new(), Cell::default());
+        Repo { reader, common_dir, git_dir, slot_of, is_live }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.

@@ -3,7 +3,7 @@
 //! The commit is only prepared here: hooks are programs that may hang, and another module runs
 //! programs with a time limit.
 
-use std::{collections::BTreeMap, ffi::OsStr};
+use std::{collections::BTreeMap, env, ffi::OsStr};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -103,11 +103,13 @@ impl CommitMaker<'_> {
     /// # Errors
     /// Those of [`CommitMaker::committer`].
     pub fn check_committer(&self) -> Result<()> {
-        if !self.knows_committer.get() {
-            self.committer()?;
-            self.knows_committer.set(true);
+        let is_name = |value: Vec<u8>| value.iter().any(u8::is_ascii_alphanumeric);
+        let has = |name: &str| self.slots().setting(name).ok().flatten().is_some_and(is_name);
+        let of_variables = IDENTITY.iter().any(|(name, _)| env::var_os(name).is_some());
+        if !of_variables && has("user.name") && has("user.email") {
+            return Ok(());
         }
-        Ok(())
+        self.committer().map(drop)
     }
 
     /// The identity of the committer, as `name <address>`.

@@ -7,6 +7,7 @@ use std::{
     fs, io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::Result;
@@ -106,9 +107,12 @@ pub(super) fn setting_line(name: &str, value: Option<&[u8]>) -> Vec<u8> {
     text
 }
 
+/// What git said about the settings of repositories, by their tops.
+static KNOWN: Mutex<BTreeMap<PathBuf, ConfigList>> = Mutex::new(BTreeMap::new());
+
 /// What git said about the settings, and what the files that it may have read contained.
 #[derive(Debug)]
-pub(super) struct ConfigList {
+struct ConfigList {
     contents: Vec<Option<Vec<u8>>>,
     list: Vec<u8>,
 }
@@ -192,12 +196,12 @@ impl Slots<'_> {
 
     /// What `git config --list` says. Asks again only after one of the files that it read has changed.
     pub(super) fn config_list(&self) -> Result<Vec<u8>> {
-        let mut known = self.config_list.borrow_mut();
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.config_files();
         // Read before git reads them: a later change differs from this.
         let contents: io::Result<Vec<_>> = files.iter().map(|file| content_of(file)).collect();
         let contents = contents.ok();
-        if let (Some(known), Some(contents)) = (&*known, &contents)
+        if let (Some(known), Some(contents)) = (known().get(&self.root), &contents)
             && known.contents == *contents
         {
             return Ok(known.list.clone());
@@ -209,10 +213,16 @@ impl Slots<'_> {
             Some(file) => files.contains(&self.root.join(OsStr::from_bytes(file))),
             None => true,
         };
-        *known = contents
-            .filter(|_| origins.all(is_one))
-            .map(|contents| ConfigList { contents, list: list.clone() });
+        if let Some(contents) = contents.filter(|_| origins.all(is_one)) {
+            known().insert(self.root.clone(), ConfigList { contents, list: list.clone() });
+        }
         Ok(list)
+    }
+
+    /// The value of a setting, unless a variable or an option of a command gives it.
+    pub(super) fn setting(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let last = self.config_entries()?.into_iter().rfind(|entry| entry.name == name);
+        Ok(last.and_then(|entry| entry.value))
     }
 
     /// The files of settings that git reads here if nothing includes others.
