@@ -71,13 +71,15 @@ impl TrialOrder {
                     break;
                 }
             };
-            // After a rebuild, the commits of the branch are those of the work.
-            let rebuilt = if commit == *head {
-                None
-            } else {
-                Some((tree.between(&tip, &commit)?, tree.diff(&tip, &commit, None)?))
-            };
-            let commit = completed(&tree, &commit, completion.as_ref())?;
+            let mut rebuilt = None;
+            if commit != *head {
+                main.slots().bring_home(&tree, &commit, &self.trial_ref)?;
+                // After a rebuild, the commits of the branch are those of the work.
+                rebuilt = Some((main.between(&tip, &commit)?, main.diff(&tip, &commit, None)?));
+            }
+            // What lands is what is here now, whatever the verify commands do in the slot.
+            let commit = completed(&main, &commit, completion.as_ref())?;
+            main.keep(&self.trial_ref, &commit)?;
             tree.slot().move_to(&commit)?;
             if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
                 if !slot_pool::is_of_the_commit(&error) {
@@ -90,8 +92,7 @@ impl TrialOrder {
             tip.clone_from(&commit);
             built.commits.push(BuiltCommit { commit, rebuilt, resolved });
         }
-        // What lands is what is here now, whatever the verify commands do in the slot.
-        main.slots().bring_home(&tree, &tip, &self.trial_ref)?;
+        main.keep(&self.trial_ref, &tip)?;
         tree.slot().update_submodules(&main)?;
         built.is_set_up = slot_pool::is_set_up(&tree, &self.setup)?;
         built.changed = tree.dirty()?.into_keys().collect();

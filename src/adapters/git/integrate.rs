@@ -145,9 +145,9 @@ impl Integration<'_> {
     /// it, and a commit that changed nothing else is dropped. `attributes` is an additional
     /// attributes file (gitattributes(5)).
     ///
-    /// Afterwards the slot is clean, and HEAD is on no branch: at the commit of
-    /// [`Integrated::Done`] or [`Integrated::Resolved`], else at `onto`. After an error HEAD may be at any commit. It may be
-    /// called again after a kill at any moment.
+    /// Afterwards the slot is clean. HEAD is on no branch after a conflict, at `onto`, and with
+    /// resolved conflicts, at their commit; else the caller checks out what comes of it. It may be called
+    /// again after a kill at any moment.
     ///
     /// # Errors
     /// The error of `git`; outside of a slot.
@@ -176,11 +176,10 @@ impl Integration<'_> {
         {
             return Ok(integrated);
         }
-        // Git returns to the head of the branch when it aborts a rebase.
-        self.slot().detach_at(match &integrated {
-            Integrated::Done(commit) | Integrated::Resolved { commit, .. } => commit,
-            Integrated::Conflict { .. } | Integrated::Nothing => onto,
-        })?;
+        if matches!(integrated, Integrated::Conflict { .. }) {
+            // Git returns to the head of the branch when it aborts a rebase.
+            self.slot().detach_at(onto)?;
+        }
         Ok(integrated)
     }
 
@@ -534,16 +533,18 @@ mod tests {
             let done = self.merger.integration().integrate(onto, &piece, how, own, None).unwrap();
             assert!(self.merger.dirty().unwrap().is_empty());
             assert_eq!(self.merger.unfinished(), None);
-            let at = self.merger.head().unwrap();
-            assert_eq!(at.branch, None);
+            let is_at = |commit: &str| {
+                let at = self.merger.head().unwrap();
+                assert_eq!((at.commit.as_deref(), at.branch), (Some(commit), None));
+            };
             match &done {
-                Integrated::Done(commit) | Integrated::Resolved { commit, .. } => {
-                    assert_eq!(at.commit.as_ref(), Some(commit));
-                    self.trees.bring(&self.merger, commit);
-                }
-                Integrated::Nothing | Integrated::Conflict { .. } => {
-                    assert_eq!(at.commit.as_deref(), Some(onto));
-                }
+                Integrated::Done(commit) => self.merger.slot().move_to(commit).unwrap(),
+                Integrated::Resolved { commit, .. } => is_at(commit),
+                Integrated::Conflict { .. } => is_at(onto),
+                Integrated::Nothing => {}
+            }
+            if let Integrated::Done(commit) | Integrated::Resolved { commit, .. } = &done {
+                self.trees.bring(&self.merger, commit);
             }
             done
         }

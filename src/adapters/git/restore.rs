@@ -205,11 +205,13 @@ impl Integration<'_> {
         let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
             let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
             let how = IntegrationMethod::Rebase;
-            Ok(match self.integrate(onto, &piece, how, own, attributes)? {
-                Integrated::Done(commit) | Integrated::Resolved { commit, .. } => Ok(commit),
-                Integrated::Nothing => Ok(CommitId::from(onto)),
-                Integrated::Conflict { paths, .. } => Err(paths),
-            })
+            let at = match self.integrate(onto, &piece, how, own, attributes)? {
+                Integrated::Done(commit) | Integrated::Resolved { commit, .. } => commit,
+                Integrated::Nothing => CommitId::from(onto),
+                Integrated::Conflict { paths, .. } => return Ok(Err(paths)),
+            };
+            self.slot().move_to(&at)?;
+            Ok(Ok(at))
         };
         let committed = match replay(onto, &work.head, &work.base)? {
             Ok(commit) => commit,
