@@ -43,6 +43,8 @@ impl OpenFile {
 pub struct OutputReaders {
     /// The processes that read its pipes, and theirs in turn.
     piped: Vec<u32>,
+    /// All processes when they were found. What none of them reads, only a newer one can read.
+    seen: Vec<u32>,
     /// The ancestors that record its terminal.
     recorders: Option<Vec<u32>>,
 }
@@ -75,14 +77,17 @@ impl OutputReaders {
     /// The files that the readers of these pipes write.
     fn piped(&mut self, own: u32, pipes: &HashSet<PathBuf>) -> Vec<PathBuf> {
         let known = Readers::of(pipes, &self.piped);
-        // A shell holds the pipes of a program that it has not started yet.
-        if known.is_whole() && known.processes.len() == self.piped.len() {
-            return known.files;
-        }
         let mut others = tree::processes();
         others.retain(|pid| *pid != own);
+        let is_new = |pid: &u32| !self.seen.contains(pid);
+        let new: Vec<u32> = others.iter().copied().filter(is_new).collect();
+        // A shell holds the pipes of a program that it has not started yet.
+        let is_same = known.processes.len() == self.piped.len();
+        if is_same && (known.is_whole() || Readers::of(&known.pipes, &new).processes.is_empty()) {
+            return known.files;
+        }
         let found = Readers::of(pipes, &others);
-        self.piped = found.processes;
+        (self.piped, self.seen) = (found.processes, others);
         found.files
     }
 }
