@@ -32,7 +32,6 @@ pub struct AttemptView {
     /// Its number, per task.
     pub attempt: u32,
     /// When it started.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,
@@ -66,7 +65,6 @@ pub struct AttemptPosition {
     pub waiting_for: Option<String>,
     /// When its process was last heard, if there is no contact with it; whether it runs is not known
     /// then.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub no_contact_since: Option<DateTime<Utc>>,
     /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
@@ -114,7 +112,6 @@ pub struct ChildView {
     /// Its process.
     pub pid: u32,
     /// When it started.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,
@@ -280,7 +277,6 @@ pub struct PastAttemptView {
     /// The run that it belongs to.
     pub run_id: String,
     /// When it began.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
     /// The commit that it began with.
     pub base: Option<String>,
@@ -290,7 +286,6 @@ pub struct PastAttemptView {
     /// started.
     pub runs_on: Option<String>,
     /// When it ended; none while it runs, or if that was not recorded.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
     /// Whether the verify commands notice its work; none if that was not examined.
     pub proof: Option<ProofView>,
@@ -326,7 +321,6 @@ pub struct PastAttemptDetails {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MessageView {
     /// When.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
     /// `question`, `answer`, `note`, `reset`, `review`, `take_back`, `diagnosis` or `undo` (of a diagnosis).
     pub kind: &'static str,

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -17,7 +16,7 @@ use crate::core::{
 };
 
 /// The result of `ralph review --calibrate`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CalibrationView {
     /// The version of this shape.
     pub schema: u32,
@@ -46,10 +45,9 @@ pub struct CalibrationView {
 }
 
 /// How many defects of a kind were found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KindScore {
     /// The kind: `removed_check`, `off_by_one`, `swallowed_error`, `weakened_test` or `secret`.
-    #[schemars(with = "String")]
     pub kind: DefectKind,
     /// How many were found.
     pub found: usize,
@@ -58,13 +56,11 @@ pub struct KindScore {
 }
 
 /// A review of landed work.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CalibrationReview {
     /// The task that the work is of.
-    #[schemars(with = "String")]
     pub task_id: TaskId,
     /// The defect: its kind, file, line, and that line before and after; none in a control.
-    #[schemars(with = "Option<serde_json::Value>")]
     pub defect: Option<PlantedDefect>,
     /// Whether a finding names the defect; of a control, whether there is a finding.
     pub found: bool,

@@ -6,7 +6,6 @@ pub mod schedule;
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -111,7 +110,7 @@ struct EventContext<'a> {
 }
 
 /// The kinds of marks on a timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkKind {
     /// Work reached the target branch.

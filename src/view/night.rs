@@ -30,7 +30,6 @@ pub struct NightView {
     /// The version of this shape.
     pub schema: u32,
     /// The time from which it is foreseen.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub from: DateTime<Utc>,
     /// Whether it is the rest of a run that goes on; if not, a run that starts then.
     pub goes_on: bool,
@@ -48,7 +47,6 @@ pub struct NightView {
     /// When the run ends.
     pub ends_at: RangeView<DateTime<Utc>>,
     /// The morning, or the end of the run if that is certain to be before.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub morning: DateTime<Utc>,
     /// How many tasks it has completed by then in nine of ten cases.
     pub done: usize,

@@ -21,7 +21,7 @@ use crate::core::{
 };
 
 /// All landed work that waits for a review.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReviewView {
     /// The version of the format.
     pub schema: u32,
@@ -30,26 +30,21 @@ pub struct ReviewView {
 }
 
 /// The landed work of a task.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReviewItem {
     /// The task.
-    #[schemars(with = "String")]
     pub task_id: TaskId,
     /// Its title.
     pub title: String,
     /// The number of the attempt whose work landed.
     pub attempt: u32,
     /// When it ended.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
     /// Why it deserves a look, the gravest reason first: each with its kind and in words.
-    #[schemars(with = "Vec<serde_json::Value>")]
     pub risks: Vec<Risk>,
     /// The commit below its first one.
-    #[schemars(with = "String")]
     pub before: CommitId,
     /// Its last commit.
-    #[schemars(with = "String")]
     pub last: CommitId,
     /// The number of its commits.
     pub commits: usize,

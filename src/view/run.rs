@@ -45,7 +45,6 @@ pub struct RunView {
     /// Its process; none before the first run.
     pub pid: Option<u32>,
     /// When it began.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
     /// How many attempts it has begun, including those of the paused run that it continues.
     pub iteration: u32,
@@ -85,7 +84,6 @@ pub struct RunView {
     /// The schedule by which runs start, if a process follows one.
     pub schedule: Option<ScheduleView>,
     /// The start that the schedule missed because its process has gone.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub missed_start: Option<DateTime<Utc>>,
     /// The runs before it, the newest first; only the last few.
     pub earlier_runs: Vec<PastRunView>,
@@ -134,7 +132,6 @@ pub struct ScheduleView {
     /// Whether it has started a run that has not ended.
     pub awake: bool,
     /// When it starts the next run; none while one goes on, or where it waits for requests.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_wake: Option<DateTime<Utc>>,
     /// Its cron expressions.
     pub cron: Vec<String>,
@@ -439,7 +436,6 @@ pub struct PastRunView {
     /// Its id.
     pub run_id: String,
     /// When it began.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
     /// The number of attempts.
     pub attempts: u32,

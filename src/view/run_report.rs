@@ -59,7 +59,6 @@ pub struct RunReport {
     /// number.
     pub newer_runs: Vec<PastRunView>,
     /// When it ended; if it exited unexpectedly, when it was last known to run.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
     /// Its wall time; `spend.duration_seconds` is the time of its attempts together.
     pub duration_seconds: Option<f64>,
@@ -130,7 +129,6 @@ pub struct LandedTask {
     /// Whether a person has reviewed it.
     pub reviewed: bool,
     /// When it was completed.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
 }
 
@@ -147,7 +145,6 @@ pub struct FailedTask {
     /// Why it failed.
     pub why: String,
     /// When it ended.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
 }
 

@@ -90,7 +90,6 @@ pub enum TaskStanding {
     /// It is complete.
     Complete {
         /// When its attempt ended, or the time in the graph file.
-        #[schemars(with = "Option<String>", extend("format" = "date-time"))]
         at: Option<DateTime<Utc>>,
         /// The number of its commits; none if no attempt on record completed it.
         commits: Option<usize>,
@@ -107,13 +106,11 @@ pub enum TaskStanding {
     /// It failed, and can start then.
     Retrying {
         /// The time.
-        #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
     /// The provider of its agent refuses until then.
     RateLimited {
         /// The time.
-        #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
     /// Its executor is out.
@@ -123,7 +120,6 @@ pub enum TaskStanding {
         /// Whether only a person can mend it: the run does not wait for that.
         permanent: bool,
         /// When it is tried again; none while it is tried.
-        #[schemars(with = "Option<String>", extend("format" = "date-time"))]
         until: Option<DateTime<Utc>>,
     },
     /// It waits on dependencies.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -17,7 +16,7 @@ use crate::core::{
 };
 
 /// The attempts, waits and marks of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineView {
     /// The version of this shape.
     pub schema: u32,
@@ -28,10 +27,8 @@ pub struct TimelineView {
     /// Its id; none before the first run.
     pub run_id: Option<String>,
     /// When it began.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
     /// When it ended, or its last line in the journal.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub last_at: Option<DateTime<Utc>>,
     /// Why it ended; none while it runs, and if it exited unexpectedly.
     pub why: Option<String>,
@@ -47,17 +44,15 @@ pub struct TimelineView {
     pub marks: Vec<TimelineMark>,
     /// The chain of dependent tasks that ended last: without a shorter one of these, the run could
     /// not have ended earlier.
-    #[schemars(with = "Vec<String>")]
     pub critical_path: Vec<TaskId>,
     /// The lengths of all attempts together.
     pub agent_seconds: f64,
 }
 
 /// An attempt on a timeline.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineBar {
     /// The task.
-    #[schemars(with = "String")]
     pub task_id: TaskId,
     /// The number of the attempt.
     pub attempt: u32,
@@ -66,16 +61,12 @@ pub struct TimelineBar {
     /// The slot that it worked in; none in the checkout itself.
     pub slot: Option<String>,
     /// When it began.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
     /// When its verify commands began.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub verified_from: Option<DateTime<Utc>>,
     /// When its work was queued to land.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub queued_at: Option<DateTime<Utc>>,
     /// When it ended; none while it runs.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
     /// The verdict.
     pub verdict: Option<String>,
@@ -88,28 +79,24 @@ pub struct TimelineBar {
 }
 
 /// A time in which no attempt could start.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineWait {
     /// When it began.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub from: DateTime<Utc>,
     /// When it ended, or was to end.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub until: DateTime<Utc>,
     /// The reason.
     pub why: String,
 }
 
 /// Something that happened at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineMark {
     /// When.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
     /// What it is.
     pub kind: MarkKind,
     /// The task.
-    #[schemars(with = "Option<String>")]
     pub task_id: Option<TaskId>,
     /// It in words.
     pub text: String,

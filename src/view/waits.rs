@@ -98,7 +98,6 @@ pub fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WaitingView {
     /// When it looks again.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub until: DateTime<Utc>,
     /// The reason.
     pub why: String,
@@ -331,7 +330,6 @@ pub struct UnreachableView {
     /// Its name.
     pub executor: String,
     /// Since when.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// The newest reason.
     pub why: String,
@@ -340,7 +338,6 @@ pub struct UnreachableView {
     /// Whether only a person can mend it: the run does not wait for that.
     pub permanent: bool,
     /// When it is tried again; none while it is tried, and where no run goes on.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_try: Option<DateTime<Utc>>,
 }
 

@@ -36,10 +36,8 @@ pub struct UpcomingTask {
     /// Its state now.
     pub state: StateKind,
     /// When it would start if every attempt succeeds; none if that is not known.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub starts_at: Option<DateTime<Utc>>,
     /// When it would end.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ends_at: Option<DateTime<Utc>>,
     /// The task whose agent added it.
     #[serde(skip_serializing_if = "Option::is_none")]
