@@ -6,10 +6,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    VERSION,
-    words::{counted, length},
-};
+use super::{VERSION, words::length};
 use crate::core::{
     commit_id::CommitId,
     graph::task::TaskId,
@@ -48,12 +45,9 @@ pub struct ReviewItem {
     pub last: CommitId,
     /// The number of its commits.
     pub commits: usize,
-    /// Files changed.
-    pub files: usize,
-    /// Lines added.
-    pub insertions: usize,
-    /// Lines removed.
-    pub deletions: usize,
+    /// Its size.
+    #[serde(flatten)]
+    pub diff: DiffStat,
     /// What all attempts at the task cost since its last reset, in US dollars; none if that is unknown.
     pub cost_usd: Option<f64>,
     /// Their wall time.
@@ -65,7 +59,7 @@ pub struct ReviewItem {
 impl ReviewView {
     /// This work, in order.
     pub fn of(mut items: Vec<ReviewItem>) -> ReviewView {
-        items.sort_by_key(|item| (Reverse(risk::weight(&item.risks, item.size())), item.at));
+        items.sort_by_key(|item| (Reverse(risk::weight(&item.risks, item.diff)), item.at));
         ReviewView { schema: VERSION, to_review: items }
     }
 }
@@ -81,7 +75,6 @@ impl ReviewItem {
     ) -> Option<ReviewItem> {
         let (at, ended) = entry.ended.as_ref()?;
         let (before, last) = ends;
-        let DiffStat { files, insertions, deletions } = ended.evidence.diff.unwrap_or_default();
         let spend = past.spend_with(ended);
         Some(ReviewItem {
             task_id: entry.task_id.clone(),
@@ -92,30 +85,18 @@ impl ReviewItem {
             before,
             last,
             commits: ended.evidence.commits.len(),
-            files,
-            insertions,
-            deletions,
+            diff: ended.evidence.diff.unwrap_or_default(),
             cost_usd: spend.known_cost(),
             duration_seconds: spend.duration_seconds,
             proof: entry.proof.as_deref().map(ProofView::of),
         })
     }
 
-    fn size(&self) -> DiffStat {
-        let ReviewItem { files, insertions, deletions, .. } = *self;
-        DiffStat { files, insertions, deletions }
-    }
-
     /// Its size, time and cost, in words.
     pub fn facts(&self) -> String {
-        let size = format!("+{} -{}", self.insertions, self.deletions);
-        let files = counted(self.files, "file");
-        let cost = self.cost_usd.filter(|cost| *cost > 0.0).map(dollars);
-        [Some(files), Some(size), Some(length(self.duration_seconds)), cost]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(", ")
+        let cost = self.cost_usd.filter(|cost| *cost > 0.0);
+        let cost = cost.map_or(String::new(), |cost| format!(", {}", dollars(cost)));
+        format!("{}, {}{cost}", self.diff, length(self.duration_seconds))
     }
 }
 
