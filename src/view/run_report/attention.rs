@@ -120,17 +120,20 @@ pub(super) fn accept_unproved(id: &str) -> String {
 }
 
 impl Attention {
+    /// Something of this kind, without a task, detail or remedy.
+    fn of(kind: AttentionKind, why: String) -> Attention {
+        let (task_id, title, show, remedy) = (None, None, None, None);
+        Attention { kind, task_id, title, why, detail: Vec::new(), unblocks: 0, show, remedy }
+    }
+
     /// A task that is complete, and whose work the commit `by` reverts.
     pub fn reverted(id: &TaskId, by: &CommitId) -> Attention {
+        let why = format!("complete, but commit {} reverts its work", by.short());
         Attention {
-            kind: AttentionKind::Reverted,
             task_id: Some(id.clone()),
-            title: None,
-            why: format!("complete, but commit {} reverts its work", by.short()),
-            detail: Vec::new(),
-            unblocks: 0,
             show: Some(format!("`git show {}`", by.short())),
             remedy: Some(format!("`ralph take-back {id}` opens it again")),
+            ..Attention::of(AttentionKind::Reverted, why)
         }
     }
 }
@@ -310,29 +313,20 @@ fn refusal(call: &AgentCommand, view: &View<'_>) -> Option<Attention> {
     let Advice::Stop(_) = error.advice() else {
         return None;
     };
+    let why = format!("`{}`: {}", call.name, error.obstacle);
     Some(Attention {
-        kind: AttentionKind::Login,
-        task_id: None,
-        title: None,
-        why: format!("`{}`: {}", call.name, error.obstacle),
-        detail: Vec::new(),
-        unblocks: 0,
         show: Some("`ralph doctor`".to_owned()),
         remedy: error.obstacle.remedy(call),
+        ..Attention::of(AttentionKind::Login, why)
     })
 }
 
 /// The tasks that are complete on other branches, by branch.
 fn on_branches(view: &View<'_>) -> Vec<Attention> {
     let on = |elsewhere: ElsewhereView| Attention {
-        kind: AttentionKind::OnBranch,
-        task_id: None,
-        title: None,
-        why: elsewhere.text(),
-        detail: Vec::new(),
         unblocks: elsewhere.tasks.len(),
-        show: None,
         remedy: Some(elsewhere.cure()),
+        ..Attention::of(AttentionKind::OnBranch, elsewhere.text())
     };
     ElsewhereView::all(view).into_iter().map(on).collect()
 }
@@ -341,26 +335,19 @@ fn on_branches(view: &View<'_>) -> Vec<Attention> {
 fn landing(source: &ReportSource<'_>, is_now: bool) -> Vec<Attention> {
     let active = &source.history.active;
     let held = BlockedLanding::now(active).map(|blocked| Attention {
-        kind: AttentionKind::LandingBlocked,
         title: blocked.first.as_ref().and_then(|id| source.title(id)),
-        why: blocked.text,
         task_id: blocked.first,
-        detail: Vec::new(),
         unblocks: active.queue.len(),
-        show: None,
-        remedy: None,
+        ..Attention::of(AttentionKind::LandingBlocked, blocked.text)
     });
     let waiting = active.waiting.as_ref().map(|waiting| {
         let waiting = WaitingWorkView::of(waiting);
         Attention {
-            kind: AttentionKind::CheckoutWaits,
             task_id: waiting.tasks.first().cloned(),
             title: waiting.tasks.first().and_then(|id| source.title(id)),
-            why: waiting.text(),
             detail: waiting.paths.iter().map(|path| visible(path).into_owned()).collect(),
-            unblocks: 0,
-            show: None,
             remedy: is_now.then(|| clearing(&waiting)),
+            ..Attention::of(AttentionKind::CheckoutWaits, waiting.text())
         }
     });
     held.into_iter().chain(waiting).collect()
@@ -394,13 +381,11 @@ fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     let output = newest.and_then(|(id, _)| source.outputs.get(id));
     let id = newest.map(|(id, _)| id.clone());
     Some(Attention {
-        kind: AttentionKind::Baseline,
         title: id.as_ref().and_then(|id| source.title(id)),
-        why,
         detail: output.cloned().unwrap_or_default(),
-        unblocks: 0,
         show: newest.map(|(id, last)| format!("`ralph show {id}.{}`", last.ended.attempt)),
         remedy: is_now.then(|| "fix it and commit, then `ralph run`".to_owned()),
         task_id: id,
+        ..Attention::of(AttentionKind::Baseline, why)
     })
 }
