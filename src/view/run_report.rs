@@ -3,7 +3,6 @@
 //! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
 
 mod attention;
-mod diagnosed;
 mod headline;
 mod next;
 mod page;
@@ -40,7 +39,6 @@ use crate::{
     project::failure_output::FailureOutputs,
 };
 pub use attention::{Attention, AttentionKind};
-pub use diagnosed::DiagnosedTask;
 pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
 pub use next::UpcomingTask;
 pub use page::Fold;
@@ -157,6 +155,27 @@ pub struct FlakyCheck {
     pub failed: u32,
     /// How often it ran in all.
     pub runs: u32,
+}
+
+/// A task that was diagnosed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DiagnosedTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Who did what about it, and why.
+    pub text: String,
+}
+
+impl DiagnosedTask {
+    /// The tasks that the newest run diagnosed, by id.
+    fn all(history: &History) -> Vec<DiagnosedTask> {
+        let said = |id: &TaskId| {
+            let text = history.of(id).diagnosis.as_ref()?.to_string();
+            Some(DiagnosedTask { id: id.clone(), text })
+        };
+        history.run.diagnosed.iter().filter_map(said).collect()
+    }
 }
 
 impl FlakyCheck {

@@ -18,7 +18,7 @@ use crate::{
         run::PastRunView,
         run::RunView,
         state::{StateKind, StateMark},
-        words::{clock, counted, full, ids, length, limit, moment, short},
+        words::{clock, counted, full, ids, length, limit, minute, short},
     },
 };
 
@@ -205,7 +205,9 @@ impl RunReport {
             page.text(None, waste);
         }
         self.people(page, fold);
-        DiagnosedTask::show(&self.diagnosed, page);
+        for DiagnosedTask { id, text } in &self.diagnosed {
+            page.text(None, &format!("diagnosed: {id}: {text}"));
+        }
         if !self.landed.is_empty() {
             let diff = if page.is_narrow() { "" } else { ", `ralph diff ID`" };
             match self.landed.iter().filter(|task| !task.reviewed).count() {
@@ -489,12 +491,4 @@ impl UpcomingTask {
         let added = self.added_by.as_ref().map_or(String::new(), |by| format!("; added by {by}"));
         page.entry(None, '>', (self.id.as_str(), &title), &format!("{times}{why}{added}"));
     }
-}
-
-/// A time of day in minutes, with the date where it is another day.
-fn minute(at: DateTime<Utc>, day: DateTime<Utc>) -> String {
-    let text = moment(at, day);
-    // A time of the same day has seconds.
-    let seconds = text.matches(':').count() == 2;
-    if seconds { text[..text.len() - 3].to_owned() } else { text }
 }
