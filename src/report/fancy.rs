@@ -126,8 +126,9 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
 
 impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        if let Some(report) = RunReport::at_end(record, view, |history| self.outputs.read(history))
-        {
+        if let Event::Run(RunEvent::Finished { .. }) = record.event {
+            let outputs = self.outputs.read(view.history);
+            let report = RunReport::live(view, &outputs, record.timestamp);
             self.rest();
             let head = report.head();
             let rows = terminal::stderr_height().unwrap_or(24);

@@ -191,7 +191,12 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let report = RunReport::at_stop(record, view, |history| self.outputs.read(history));
+        let is_stop =
+            matches!(record.event, Event::Run(RunEvent::Finished { .. } | RunEvent::Blocked { .. }));
+        let report = is_stop.then(|| {
+            let outputs = self.outputs.read(view.history);
+            RunReport::live(view, &outputs, record.timestamp)
+        });
         let text = notice(record, view, report.as_ref());
         let mut facts = record.fields();
         facts.extend(report.iter().flat_map(RunReport::facts));

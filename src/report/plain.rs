@@ -54,8 +54,9 @@ impl<W: Write> Reporter for PlainReporter<W> {
             let day = record.timestamp.with_timezone(&Local).format("%Y-%m-%d");
             let _ = self.out.write_all(format!("{day} run {}\n", record.run_id).as_bytes());
         }
-        if let Some(report) = RunReport::at_end(record, view, |history| self.outputs.read(history))
-        {
+        if let Event::Run(RunEvent::Finished { .. }) = record.event {
+            let outputs = self.outputs.read(view.history);
+            let report = RunReport::live(view, &outputs, record.timestamp);
             return self.say(&time, &report.lines());
         }
         if self.verbosity == Verbosity::Quiet {

@@ -54,8 +54,15 @@ impl JournalLog {
             let one = |holder: &Blocker| format!("{} ({})", holder.task_id, holder.why);
             let all: Vec<String> = holders.iter().map(one).collect();
             Some(line(Style::Warn, format!("nothing left can start: {}", all.join(", "))))
-        } else if let Event::Run(RunEvent::Finished { .. }) = event {
-            self.finished(event)
+        } else if let Event::Run(RunEvent::Finished {
+            why, exit_code, iterations, completed, remaining, ..
+        }) = event
+        {
+            let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
+            let attempts = counted(*iterations as usize, "attempt");
+            let totals = format!(": {completed} completed in {attempts}, {remaining} left");
+            let totals = if self.policy.plain.is_some() { "" } else { &totals };
+            Some(line(style, format!("{why} (exit code {exit_code}){totals}")))
         } else if let Event::Graph(GraphEvent::StatusChanged {
             cause: Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked,
             ..
@@ -65,24 +72,6 @@ impl JournalLog {
         } else {
             self.as_told_live(record)
         }
-    }
-
-    /// The end of a run.
-    fn finished(&self, event: &Event) -> Option<Line> {
-        let Event::Run(RunEvent::Finished {
-            why, exit_code, iterations, completed, remaining, ..
-        }) = event
-        else {
-            return None;
-        };
-        let style = if *exit_code == 0 { Style::Good } else { Style::Warn };
-        let end = format!("{why} (exit code {exit_code})");
-        if self.policy.plain.is_some() {
-            return Some(line(style, end));
-        }
-        let attempts = counted(*iterations as usize, "attempt");
-        let text = format!("{end}: {completed} completed in {attempts}, {remaining} left");
-        Some(line(style, text))
     }
 
     fn view(&self) -> View<'_> {

@@ -208,51 +208,12 @@ pub struct ReportSource<'a> {
 }
 
 impl RunReport {
-    /// Returns the report for the event that ends a run; none for any other event.
-    pub fn at_end(
-        record: &Record,
-        view: &View<'_>,
-        outputs: impl FnOnce(&History) -> FailureOutputs,
-    ) -> Option<RunReport> {
-        let is_end = matches!(record.event, Event::Run(RunEvent::Finished { .. }));
-        is_end.then(|| RunReport::at(record, view, outputs))
-    }
-
-    /// Returns the report for an event that says how the run stands: its end, or that nothing left
-    /// can start; none for any other event.
-    pub fn at_stop(
-        record: &Record,
-        view: &View<'_>,
-        outputs: impl FnOnce(&History) -> FailureOutputs,
-    ) -> Option<RunReport> {
-        let is_stop = matches!(
-            record.event,
-            Event::Run(RunEvent::Finished { .. } | RunEvent::Blocked { .. })
-        );
-        is_stop.then(|| RunReport::at(record, view, outputs))
-    }
-
-    /// Returns the report at the time of an event.
-    fn at(
-        record: &Record,
-        view: &View<'_>,
-        outputs: impl FnOnce(&History) -> FailureOutputs,
-    ) -> RunReport {
-        let (history, now) = (view.history, record.timestamp);
-        let status = match history.run.finished {
-            Some(_) => Standing::of(history, false),
-            None => Standing::of(history, true),
-        };
-        let run = RunView { status, ..RunView::live(view, now) };
-        let source = ReportSource {
-            history,
-            graph: Some(view.graph),
-            view: Some(*view),
-            outputs: &outputs(history),
-            beat: None,
-            now,
-        };
-        RunReport::of(run, &source)
+    /// Returns the report at a time of the run that `view` shows.
+    pub fn live(view: &View<'_>, outputs: &FailureOutputs, now: DateTime<Utc>) -> RunReport {
+        let (history, graph) = (view.history, Some(view.graph));
+        let source =
+            ReportSource { history, graph, view: Some(*view), outputs, beat: None, now };
+        RunReport::of(RunView::live(view, now), &source)
     }
 
     /// Returns the fields that a message about the run has besides its event.
@@ -514,7 +475,7 @@ mod tests {
         let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
         let output = vec!["the first line".to_owned(), "2 tests failed".to_owned()];
         let outputs = FailureOutputs::from([(TaskId::new("parked").unwrap(), output)]);
-        let report = RunReport::at_end(finished, &view, |_| outputs).unwrap();
+        let report = RunReport::live(&view, &outputs, finished.timestamp);
         let json = serde_json::to_value(&report).unwrap();
         let schema = schemars::SchemaGenerator::default().into_root_schema_for::<RunReport>();
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
