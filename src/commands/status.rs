@@ -142,15 +142,6 @@ pub(super) fn row(
     row
 }
 
-/// Reads the newest run of the loop that is meant.
-///
-/// # Errors
-/// Errors of the disk.
-fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
-    let (store, live) = look(workspace)?;
-    of_history(workspace, store.history(), live, now)
-}
-
 /// The newest run of a history; `live` where a process holds its lock.
 fn of_history(
     workspace: &Workspace,
@@ -348,7 +339,8 @@ const AGENT: usize = 32;
 pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
     let mut views = Vec::new();
     for workspace in invocation.all_loops()? {
-        let view = read(&workspace, Utc::now())?;
+        let (store, live) = look(&workspace)?;
+        let view = of_history(&workspace, store.history(), live, Utc::now())?;
         if !view.is_blank() {
             views.push(view);
         }

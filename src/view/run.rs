@@ -110,7 +110,6 @@ pub struct LoopView {
     #[schemars(with = "String")]
     pub name: TaskId,
     /// The file that is read before each iteration.
-    #[schemars(with = "String")]
     pub prompt_file: std::path::PathBuf,
     /// The pause between an iteration and the next.
     pub restart_delay_seconds: f64,
@@ -142,10 +141,11 @@ pub struct ScheduleView {
 }
 
 /// How a run stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// There was no run.
+    #[default]
     None,
     /// It runs.
     Running,
@@ -166,7 +166,7 @@ pub enum Standing {
 }
 
 /// What the disk tells about a run besides its journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// The plain loop; none for the run over the graph.
     pub name: Option<TaskId>,
@@ -245,13 +245,9 @@ impl RunView {
         let facts = RunFacts {
             name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
             standing: Standing::of(history, true),
-            last_beat: None,
             max_attempts: view.policy.max_attempts,
-            done_pattern: None,
-            loops: Vec::new(),
             attempts: open.map(attempt).collect(),
-            children: Vec::new(),
-            scheduled: None,
+            ..RunFacts::default()
         };
         RunView::of(history, facts, now)
     }

@@ -227,13 +227,10 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     let facts = RunFacts {
         name: workspace.place.name().cloned(),
         standing: Standing::of(&history, false),
-        last_beat: None,
         max_attempts: max_attempts(&history, workspace),
-        done_pattern: None,
-        loops: Vec::new(),
         attempts,
-        children: Vec::new(),
         scheduled: Some(false),
+        ..RunFacts::default()
     };
     let mut run = RunView { missed_start: None, ..RunView::of(&history, facts, now) };
     if run.status == Standing::Crashed {
