@@ -5,6 +5,7 @@
 use std::{
     borrow::Cow,
     io::{self, IsTerminal, Write},
+    iter,
 };
 
 use anstream::ColorChoice;
@@ -396,14 +397,19 @@ pub fn columns(text: &str) -> usize {
     console::measure_text_width(text)
 }
 
-/// Rows of cells aligned in columns with two blanks between them, cut at the width of the terminal
-/// if standard output is one. The cells must be safe to print.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
+/// A heading and rows of cells aligned in columns with two blanks between them, cut at the width of
+/// the terminal if standard output is one. Control characters in the cells are shown.
+pub fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let rows = iter::once(head.map(str::to_owned)).chain(rows);
+    let rows: Vec<_> = rows.map(|row| row.map(|cell| visible(&cell).into_owned())).collect();
     let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
     let screen = stdout_width().unwrap_or(usize::MAX);
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths);
         let line = cells.fold(String::new(), |line, (cell, width)| {
             format!("{line}{cell}{}", " ".repeat(width - columns(cell) + 2))

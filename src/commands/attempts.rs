@@ -1,6 +1,6 @@
 //! `ralph attempts`, `show` and `restore`: what was tried, how it went, and the work that is kept.
 
-use std::{fmt::Write as _, fs, iter};
+use std::{fmt::Write as _, fs};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -47,15 +47,14 @@ pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
         return Ok(terminal::print_json_list(all).map(|()| Exit::Success)?);
     }
     success(&match all.peek() {
-        Some(_) => terminal::table(&rows(all)),
+        Some(_) => table(all),
         None => "no attempt yet\n".to_owned(),
     })
 }
 
 /// The table of attempts, with its heading.
-pub(super) fn rows(all: impl Iterator<Item = PastAttemptView>) -> Vec<[String; 6]> {
-    let head = ["attempt", "when", "took", "verdict", "kept", "left"].map(str::to_owned);
-    iter::once(head).chain(all.map(row)).collect()
+pub(super) fn table(all: impl Iterator<Item = PastAttemptView>) -> String {
+    terminal::table(["attempt", "when", "took", "verdict", "kept", "left"], all.map(row))
 }
 
 fn row(attempt: PastAttemptView) -> [String; 6] {

@@ -1,13 +1,13 @@
 //! `ralph costs`: what attempts cost, and what they brought.
 
-use std::{collections::BTreeMap, iter, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use chrono::Local;
 
 use super::{Invocation, success};
 use crate::{
-    adapters::terminal::{self, visible},
+    adapters::terminal,
     cli::{By, CostsArgs},
     core::{
         duration,
@@ -95,28 +95,29 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
 
 fn table(costs: &CostView, by: By) -> String {
     let has_worth = !matches!(by, By::Task | By::Day);
-    let mut rows =
-        vec![["", "attempts", "time", "cost", "sent", "cached", "written"].map(str::to_owned)];
-    rows.extend(costs.sums.iter().map(row));
-    if costs.sums.len() > 1 {
-        rows.push(row(&costs.total));
-    }
-    let worth = if has_worth { terminal::table(&worth_rows(costs)) } else { String::new() };
+    let head = ["", "attempts", "time", "cost", "sent", "cached", "written"];
+    let worth = if has_worth { worth_table(costs) } else { String::new() };
     let waste = costs.waste.text.iter().map(|text| format!("{text}\n"));
-    terminal::table(&rows) + &worth + &waste.collect::<String>()
+    let rows = costs.sums.iter().chain(total(costs)).map(row);
+    terminal::table(head, rows) + &worth + &waste.collect::<String>()
+}
+
+/// The total, where there is more than one group.
+fn total(costs: &CostView) -> Option<&CostSum> {
+    (costs.sums.len() > 1).then_some(&costs.total)
 }
 
 /// What the groups brought.
-fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
+fn worth_table(costs: &CostView) -> String {
     // Nothing is proved where proofs are off.
     let has_proof = costs.total.worth.proved > 0;
     let proved = if has_proof { "each proved" } else { "" };
-    let head = ["", "done", "first attempt", "sent back", proved].map(str::to_owned);
+    let head = ["", "done", "first attempt", "sent back", proved];
     let row = |sum: &CostSum| {
         let WorthView { first, first_done, done, proved, sent_back, cost_per_proved_usd } =
             sum.worth;
         [
-            visible(&sum.name).into_owned(),
+            sum.name.clone(),
             format!("{done} of {}", sum.spend.attempts),
             format!("{first_done} of {first}"),
             sent_back.to_string(),
@@ -129,8 +130,7 @@ fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
         ]
     };
     let sums = costs.sums.iter().filter(|sum| sum.spend.attempts > 0);
-    let total = Some(&costs.total).filter(|_| costs.sums.len() > 1);
-    iter::once(head).chain(sums.chain(total).map(row)).collect()
+    terminal::table(head, sums.chain(total(costs)).map(row))
 }
 
 fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
@@ -140,7 +140,7 @@ fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
         tokens.map_or("unknown".to_owned(), |tokens| count(tokens).to_string())
     };
     [
-        visible(name).into_owned(),
+        name.clone(),
         sum.attempts.to_string(),
         duration::short(time),
         sum.cost.clone(),

@@ -225,8 +225,7 @@ fn plan_page(plan: &PlanView, shown: usize, is_done: bool) -> String {
     );
     let night = plan.forecasts.iter().find_map(|forecast| forecast.night.as_ref());
     let [costs, done] = if night.is_some() { ["costs", "done"] } else { ["", ""] };
-    let mut rows = vec![["jobs", "takes", costs, done].map(str::to_owned)];
-    rows.extend(plan.forecasts.iter().map(|forecast| {
+    let rows = plan.forecasts.iter().map(|forecast| {
         let night = forecast.night.as_ref();
         [
             format!("{:>4}", forecast.jobs),
@@ -234,8 +233,8 @@ fn plan_page(plan: &PlanView, shown: usize, is_done: bool) -> String {
             night.and_then(NightView::cost_range).unwrap_or_default(),
             night.map(NightView::end_range).unwrap_or_default(),
         ]
-    }));
-    page += &terminal::table(&rows);
+    });
+    page += &terminal::table(["jobs", "takes", costs, done], rows);
     let _ = writeln!(page, "more than {} does not help", counted(plan.enough_jobs, "job"));
     for line in night.into_iter().flat_map(NightView::agent_lines) {
         let _ = writeln!(page, "{}", visible(&line));

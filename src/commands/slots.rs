@@ -124,17 +124,9 @@ fn list(loops: &[Workspace], as_json: bool) -> Result<Exit> {
     success(&if as_json {
         terminal::json(&all)
     } else {
-        let head = ["slot", "task", "state"].map(str::to_owned);
-        let shown = |text: &str| terminal::visible(text).into_owned();
-        let row = |one: &SlotView| {
-            [
-                shown(&one.place),
-                one.task_id.as_deref().map_or_else(|| "-".to_owned(), shown),
-                shown(&one.text),
-            ]
-        };
-        let rows: Vec<[String; 3]> = std::iter::once(head).chain(all.iter().map(row)).collect();
-        terminal::table(&rows)
+        let task = |one: &SlotView| one.task_id.clone().unwrap_or_else(|| "-".to_owned());
+        let row = |one: &SlotView| [one.place.clone(), task(one), one.text.clone()];
+        terminal::table(["slot", "task", "state"], all.iter().map(row))
     })
 }
 

@@ -3,7 +3,7 @@
 
 mod run_report;
 
-use std::{fmt::Write as _, io::ErrorKind, iter, thread, time::Duration};
+use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
@@ -350,9 +350,7 @@ pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
     } else if views.is_empty() {
         "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
     } else {
-        let head = HEAD.map(str::to_owned);
-        let rows: Vec<[String; 7]> = iter::once(head).chain(views.iter().map(loop_row)).collect();
-        terminal::table(&rows)
+        terminal::table(HEAD, views.iter().map(loop_row))
     };
     success(&text)
 }
@@ -366,7 +364,7 @@ fn loop_row(view: &RunView) -> [String; 7] {
         view.started_at.map_or(String::new(), full),
         view.last_beat_seconds.map_or(String::new(), |beat| format!("{} ago", short(beat))),
         terminal::fit(&visible(&view.agent.join(" ")), AGENT).into_owned(),
-        view.why.as_deref().map_or(String::new(), |why| visible(why).into_owned()),
+        view.why.clone().unwrap_or_default(),
     ]
 }
 

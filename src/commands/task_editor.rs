@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Invocation,
-    attempts::{TextPage, rows},
+    attempts::{TextPage, table},
     inside::SurroundingAttempt,
     status::open_attempts as attempt_views,
     success, with_view,
@@ -393,7 +393,7 @@ fn attempts(details: &TaskDetails, width: usize) -> String {
         (0, _) => "Messages:\n".to_owned(),
         _ => format!("Attempts (`ralph show {}` shows the newest):\n", task.id),
     };
-    let table = terminal::table(&rows(attempts.iter().cloned()));
+    let table = table(attempts.iter().cloned());
     let mut table = table.lines().map(|line| terminal::fit(line, width.saturating_sub(2)));
     let heading = table.next().filter(|_| !attempts.is_empty());
     let _ = heading.map(|line| writeln!(text, "  {line}"));

@@ -338,12 +338,10 @@ fn list(
     } else if listed.is_empty() {
         "no change to take back\n".to_owned()
     } else {
-        let head = ["number", "when", "change"].map(str::to_owned);
         let row = |ListedChange { change, .. }: &ListedChange<'_>| {
             [change.number.to_string(), full(change.at), title(change)]
         };
-        let rows: Vec<[String; 3]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
-        let table = terminal::table(&rows);
+        let table = terminal::table(["number", "when", "change"], listed.iter().map(row));
         let whys = std::iter::once(None).chain(listed.iter().map(|one| one.refused.as_ref()));
         let mut lines = Vec::new();
         for (line, why) in table.lines().zip(whys) {

@@ -191,8 +191,10 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let is_stop =
-            matches!(record.event, Event::Run(RunEvent::Finished { .. } | RunEvent::Blocked { .. }));
+        let is_stop = matches!(
+            record.event,
+            Event::Run(RunEvent::Finished { .. } | RunEvent::Blocked { .. })
+        );
         let report = is_stop.then(|| {
             let outputs = self.outputs.read(view.history);
             RunReport::live(view, &outputs, record.timestamp)

@@ -55,7 +55,12 @@ impl JournalLog {
             let all: Vec<String> = holders.iter().map(one).collect();
             Some(line(Style::Warn, format!("nothing left can start: {}", all.join(", "))))
         } else if let Event::Run(RunEvent::Finished {
-            why, exit_code, iterations, completed, remaining, ..
+            why,
+            exit_code,
+            iterations,
+            completed,
+            remaining,
+            ..
         }) = event
         {
             let style = if *exit_code == 0 { Style::Good } else { Style::Warn };

@@ -211,8 +211,7 @@ impl RunReport {
     /// Returns the report at a time of the run that `view` shows.
     pub fn live(view: &View<'_>, outputs: &FailureOutputs, now: DateTime<Utc>) -> RunReport {
         let (history, graph) = (view.history, Some(view.graph));
-        let source =
-            ReportSource { history, graph, view: Some(*view), outputs, beat: None, now };
+        let source = ReportSource { history, graph, view: Some(*view), outputs, beat: None, now };
         RunReport::of(RunView::live(view, now), &source)
     }
 
