@@ -11,8 +11,6 @@ use serde::Serialize;
 use crate::{
     adapters::terminal::{Style, visible},
     core::{
-        candidate::CandidateResult,
-        diagnosis::Diagnosis,
         duration,
         event::{
             Begun, Event, ExecutorEvent, LandingEvent, RequestEvent, RunEvent, StopRequest,
@@ -20,7 +18,6 @@ use crate::{
         },
         graph::task::TaskId,
         loop_paths::LoopPaths,
-        proof::Proof,
         select::{View, fault_words},
         verdict::CheckResult,
     },
@@ -56,10 +53,24 @@ pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Li
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
 }
 
-/// Returns the line about the proof of a task.
-fn proved(id: &str, proof: &Proof) -> Line {
-    let style = if proof.outcome.is_good() { Style::Faint } else { Style::Warn };
-    line(style, format!("{id} {}", proof.outcome))
+/// One faint line.
+fn faint(text: impl AsRef<str>) -> Vec<Line> {
+    vec![line(Style::Faint, text)]
+}
+
+/// One line of good news.
+fn good(text: impl AsRef<str>) -> Vec<Line> {
+    vec![line(Style::Good, text)]
+}
+
+/// One warning.
+fn warn(text: impl AsRef<str>) -> Vec<Line> {
+    vec![line(Style::Warn, text)]
+}
+
+/// One line of bad news.
+fn bad(text: impl AsRef<str>) -> Vec<Line> {
+    vec![line(Style::Bad, text)]
 }
 
 /// Returns a plain line.
@@ -168,23 +179,18 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
 
 impl EventText for RunEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
-        let warn = |text: String| vec![line(Style::Warn, text)];
         match self {
             RunEvent::LoopStarted(begun) => run_started(at, begun),
-            RunEvent::EnvironmentMoved { variables } => vec![line(
-                Style::Faint,
-                format!(
-                    "in a slot these lead to it, not to the checkout: {}",
-                    variables.join(", ")
-                ),
-            )],
+            RunEvent::EnvironmentMoved { variables } => faint(format!(
+                "in a slot these lead to it, not to the checkout: {}",
+                variables.join(", ")
+            )),
             RunEvent::Waiting { until, why } => {
                 let until = moment(*until, at.record.timestamp);
-                vec![line(Style::Faint, format!("waiting until {until}: {why}"))]
+                faint(format!("waiting until {until}: {why}"))
             }
             RunEvent::Suspended {} => warn(
-                "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues"
-                    .to_owned(),
+                "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues",
             ),
             RunEvent::Continued { seconds, slept } => {
                 let length = duration::short(Duration::from_secs(*seconds));
@@ -194,8 +200,7 @@ impl EventText for RunEvent {
             RunEvent::ClockSet { seconds } => {
                 let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
                 let way = if *seconds < 0 { "back" } else { "forward" };
-                let text = format!("the clock was set {way} by {length}; limits are not affected");
-                vec![line(Style::Faint, text)]
+                faint(format!("the clock was set {way} by {length}; limits are not affected"))
             }
             RunEvent::CommitsUnsigned { why } => {
                 warn(format!("from now on, commits are made without a signature: {why}"))
@@ -247,8 +252,6 @@ impl EventText for RequestEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        let warn = |text: String| vec![line(Style::Warn, text)];
-        let faint = |text: String| vec![line(Style::Faint, text)];
         match self {
             RequestEvent::Reported { .. } if at.verbose => faint(format!("{id} was reported done")),
             RequestEvent::Asked { question, .. } if at.verbose => {
@@ -275,9 +278,9 @@ impl EventText for RequestEvent {
                 faint(format!("{id} was reviewed{note}"))
             }
             RequestEvent::PauseRequested {} => {
-                warn("paused: no new attempt starts; `ralph resume` continues".to_owned())
+                warn("paused: no new attempt starts; `ralph resume` continues")
             }
-            RequestEvent::ResumeRequested { .. } => warn("resumed".to_owned()),
+            RequestEvent::ResumeRequested { .. } => warn("resumed"),
             RequestEvent::StopRequested(stop) => warn(stopping(stop)),
         }
     }
@@ -299,22 +302,6 @@ impl EventText for RequestEvent {
             | RequestEvent::Reset {} => None,
         }
     }
-}
-
-/// What a candidate of an attempt brought.
-fn candidate(id: &str, candidate: &CandidateResult) -> String {
-    format!("{id}: candidate {}", candidate.line())
-}
-
-/// That an agent reads the attempts at a task.
-fn diagnosing(id: &str, by: &str) -> String {
-    format!("`{by}` reads the attempts at {id}")
-}
-
-/// What an agent did about a task.
-fn diagnosed(id: &str, diagnosis: &Diagnosis) -> Line {
-    let style = if diagnosis.remedy.mends() { Style::Good } else { Style::Warn };
-    line(style, format!("{id}: {diagnosis}"))
 }
 
 fn stopping(stop: &StopRequest) -> String {
@@ -347,7 +334,6 @@ fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
 impl EventText for LandingEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
-        let faint = |text: String| vec![line(Style::Faint, text)];
         match self {
             LandingEvent::Queued { .. } | LandingEvent::Merging(_) if !at.verbose => Vec::new(),
             LandingEvent::Queued { waiting: 1, .. } => faint(format!("{id} is queued to land")),
@@ -360,23 +346,20 @@ impl EventText for LandingEvent {
             }
             LandingEvent::Split(batch) => {
                 let tasks = counted(batch.tasks.len(), "task");
-                let text = format!(
+                warn(format!(
                     "{tasks} cannot land together; landing fewer to find the one that fails"
-                );
-                vec![line(Style::Warn, text)]
+                ))
             }
-            LandingEvent::MergeHeld(held) => {
-                vec![line(Style::Warn, BlockedLanding::of(held).text)]
-            }
+            LandingEvent::MergeHeld(held) => warn(BlockedLanding::of(held).text),
             LandingEvent::CheckoutWaits(waiting) => {
                 let waiting = WaitingWorkView::of(waiting);
                 let cure = format!("  {}", waiting.cure());
                 vec![line(Style::Warn, waiting.text()), line(Style::Faint, cure)]
             }
             LandingEvent::CheckoutFollowed { branch, .. } => {
-                vec![line(Style::Good, format!("`{branch}` has all that landed"))]
+                good(format!("`{branch}` has all that landed"))
             }
-            LandingEvent::TakenBack(taken) => vec![line(Style::Warn, format!("{id} was {taken}"))],
+            LandingEvent::TakenBack(taken) => warn(format!("{id} was {taken}")),
             LandingEvent::VerifyingWhole { branch, commit, commands } => {
                 let commands = counted(*commands, "command");
                 let tip = commit.short();
@@ -391,20 +374,14 @@ impl EventText for LandingEvent {
                 with_output(line(Style::Bad, head), &red.check)
             }
             LandingEvent::WholeVerified { commands, failed: 0, .. } => {
-                vec![line(
-                    Style::Good,
-                    format!("what landed passes together: {}", counted(*commands, "command")),
-                )]
+                good(format!("what landed passes together: {}", counted(*commands, "command")))
             }
-            LandingEvent::WholeVerified { commands, failed, .. } => {
-                let text = format!(
-                    "what landed does not pass together: {failed} of {} failed",
-                    counted(*commands, "command")
-                );
-                vec![line(Style::Warn, text)]
-            }
+            LandingEvent::WholeVerified { commands, failed, .. } => warn(format!(
+                "what landed does not pass together: {failed} of {} failed",
+                counted(*commands, "command")
+            )),
             LandingEvent::BranchRenamed { from, to } => {
-                vec![line(Style::Warn, format!("`{from}` was renamed: work lands on `{to}`"))]
+                warn(format!("`{from}` was renamed: work lands on `{to}`"))
             }
             LandingEvent::TipCarried { branch, kept, is_there } => {
                 let text = if *is_there {
@@ -418,7 +395,7 @@ impl EventText for LandingEvent {
                          before, which is kept as {kept}; `git merge {kept}` brings it"
                     )
                 };
-                vec![line(Style::Warn, text)]
+                warn(text)
             }
         }
     }
@@ -448,17 +425,13 @@ impl EventText for LandingEvent {
 impl EventText for ExecutorEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
-        let good = |text: String| vec![line(Style::Good, text)];
         match self {
             ExecutorEvent::AwaitingExecutor { run_on, why, .. } => {
-                vec![line(Style::Faint, format!("{id} waits for {run_on}: {why}"))]
+                faint(format!("{id} waits for {run_on}: {why}"))
             }
-            ExecutorEvent::Withdrawn { attempt, run_on, why } if at.verbose => {
-                let text = format!(
-                    "attempt {attempt} at {id} did not get to `{run_on}` and is taken back: {why}"
-                );
-                vec![line(Style::Faint, text)]
-            }
+            ExecutorEvent::Withdrawn { attempt, run_on, why } if at.verbose => faint(format!(
+                "attempt {attempt} at {id} did not get to `{run_on}` and is taken back: {why}"
+            )),
             ExecutorEvent::Withdrawn { .. } => Vec::new(),
             ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts } => {
                 // What is known need not be said again.
@@ -468,15 +441,14 @@ impl EventText for ExecutorEvent {
                 let pause = duration::short(Duration::from_secs(*pause_seconds));
                 let next = format!("; next try in {pause}");
                 let next = if *tries > 0 { next } else { String::new() };
-                let text = format!("executor `{run_on}` {}: {why}{next}", fault_words(*lasts));
-                vec![line(Style::Warn, text)]
+                warn(format!("executor `{run_on}` {}: {why}{next}", fault_words(*lasts)))
             }
             ExecutorEvent::ExecutorReachable { run_on } => {
                 good(format!("executor `{run_on}` is back"))
             }
             ExecutorEvent::ContactLost { since, .. } => {
                 let since = moment(*since, at.record.timestamp);
-                vec![line(Style::Warn, format!("no contact with {id} since {since}"))]
+                warn(format!("no contact with {id} since {since}"))
             }
             ExecutorEvent::ContactRegained { .. } => good(format!("{id} is heard again")),
         }

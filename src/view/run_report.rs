@@ -19,14 +19,14 @@ use super::{
     attempt::CommitSchema,
     night::NightView,
     review::ProofView,
-    run::{PastRunView, RunView, Standing},
+    run::{PastRunView, RunView},
     spend::WasteView,
     state::TaskCounts,
     words::ids,
 };
 use crate::{
     core::{
-        event::{AttemptResult, Event, RunEvent, record::Record},
+        event::AttemptResult,
         exit::Exit,
         graph::{
             TaskGraph,
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
     use crate::core::samples::{end, record, started, task};
     use crate::core::{
-        event::PlainLoop,
+        event::{Event, PlainLoop, RunEvent, record::Record},
         graph::task::Status,
         select::{Policy, keys},
         verdict::{DiffStat, Verdict},

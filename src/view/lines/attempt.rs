@@ -1,9 +1,8 @@
 //! The lines of attempts, of their checks, and of the processes that their agents start.
 
-use chrono::{DateTime, Utc};
-
 use super::{
-    EventContext, EventText, Line, MarkKind, counted, ids, length, line, named, with_output,
+    EventContext, EventText, Line, MarkKind, bad, counted, faint, good, ids, length, line, named,
+    warn, with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -11,7 +10,7 @@ use crate::{
         commit_id::CommitId,
         event::{
             AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildEnded,
-            ChildEvent, ChildOutcome, ChildrenLeft, Orphans, ReviewWait,
+            ChildEvent, ChildOutcome, ChildrenLeft, Orphans,
         },
         graph::task::TaskId,
         select::View,
@@ -39,17 +38,15 @@ fn line_prefix(id: &str, view: &View<'_>) -> String {
 impl EventText for AttemptEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
-        let faint = |text: String| line(Style::Faint, text);
-        let warn = |text: String| vec![line(Style::Warn, text)];
         match self {
             AttemptEvent::Started { base, branch, log, why, .. } if at.verbose => {
                 let base = base.as_ref().map_or("nothing", CommitId::short);
                 let branch = branch.as_deref().unwrap_or("a detached HEAD");
                 let from = format!("from {base} on {branch}; prompt and output in {log}");
-                vec![faint(format!("chosen by: {why}")), faint(from)]
+                vec![line(Style::Faint, format!("chosen by: {why}")), line(Style::Faint, from)]
             }
             AttemptEvent::AgentStarted { placement: Some(placement), .. } => {
-                vec![faint(format!("{id} runs on {placement}"))]
+                faint(format!("{id} runs on {placement}"))
             }
             AttemptEvent::Started { .. }
             | AttemptEvent::AgentStarted { .. }
@@ -61,30 +58,30 @@ impl EventText for AttemptEvent {
                  reports; `ralph task-complete {id}` completes the task"
             )),
             AttemptEvent::AgentChanged(change) => warn(changed_agent(change, at.record.timestamp)),
-            AttemptEvent::WorkRestored { marked, .. } if !marked.is_empty() => {
-                vec![faint(format!(
-                    "{id} resolves the conflict of its work with the branch in {}",
-                    marked.join(", ")
-                ))]
-            }
+            AttemptEvent::WorkRestored { marked, .. } if !marked.is_empty() => faint(format!(
+                "{id} resolves the conflict of its work with the branch in {}",
+                marked.join(", ")
+            )),
             AttemptEvent::WorkRestored { from, conflicts, .. } if conflicts.is_empty() => {
-                let text = format!("{id} continues the work of the attempt before ({from})");
-                at.verbose.then(|| faint(text)).into_iter().collect()
+                if !at.verbose {
+                    return Vec::new();
+                }
+                faint(format!("{id} continues the work of the attempt before ({from})"))
             }
             AttemptEvent::WorkRestored { from, conflicts, .. } => {
                 let paths = conflicts.join(", ");
                 warn(format!("{id} starts over: {from} conflicts with the branch in {paths}"))
             }
             AttemptEvent::AgentContinued { lack, .. } => {
-                vec![faint(format!("{id} continues in the same conversation: {lack}"))]
+                faint(format!("{id} continues in the same conversation: {lack}"))
             }
             AttemptEvent::Terminating { why, .. } => warn(format!("ending {id}: {why}")),
             AttemptEvent::LimitNear { agent, limit, .. } => {
                 warn(near_limit(agent, limit, at.record.timestamp))
             }
-            AttemptEvent::LimitEased { agent, .. } => vec![faint(format!(
+            AttemptEvent::LimitEased { agent, .. } => faint(format!(
                 "{agent}: its usage limit is no longer near; as many attempts run as before"
-            ))],
+            )),
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
                 "{}the agent promised that all is done, but tasks remain; the run continues",
                 line_prefix(id, at.view)
@@ -92,22 +89,25 @@ impl EventText for AttemptEvent {
             AttemptEvent::Parked { attempts } => {
                 let attempts = counted(*attempts as usize, "attempt");
                 let (retry, there) = (how_to_retry(id), if_already_there(id, at.view));
-                let text = format!("✗ {id} is parked after {attempts}; {retry} retries it{there}");
-                vec![line(Style::Bad, text)]
+                bad(format!("✗ {id} is parked after {attempts}; {retry} retries it{there}"))
             }
-            AttemptEvent::CandidateEnded(end) => vec![faint(super::candidate(id, &end.candidate))],
-            AttemptEvent::Diagnosing { by, .. } => vec![faint(super::diagnosing(id, by))],
-            AttemptEvent::Diagnosed(end) => vec![super::diagnosed(id, &end.diagnosis)],
+            AttemptEvent::CandidateEnded(end) => {
+                faint(format!("{id}: candidate {}", end.candidate.line()))
+            }
+            AttemptEvent::Diagnosing { by, .. } => {
+                faint(format!("`{by}` reads the attempts at {id}"))
+            }
+            AttemptEvent::Diagnosed(end) => {
+                let text = format!("{id}: {}", end.diagnosis);
+                if end.diagnosis.remedy.mends() { good(text) } else { warn(text) }
+            }
             AttemptEvent::Recovered { attempt, from_run } => {
                 warn(format!("recovered attempt {attempt} at {id}, left open by run {from_run}"))
             }
-            AttemptEvent::RecordDamaged { kept } => {
-                let text = format!(
-                    "the record of an attempt cannot be read; it is kept as {kept}, and its task \
+            AttemptEvent::RecordDamaged { kept } => bad(format!(
+                "the record of an attempt cannot be read; it is kept as {kept}, and its task \
                      stays in progress until `ralph task-reset`"
-                );
-                vec![line(Style::Bad, text)]
-            }
+            )),
             AttemptEvent::CheckoutRestored(restored) => warn(restored_text(id, restored)),
             AttemptEvent::SlotKept { slot, why } => {
                 warn(format!("slot {slot} is not reused: {why}"))
@@ -121,10 +121,6 @@ impl EventText for AttemptEvent {
         };
         Some((MarkKind::Parked, format!("parked after {}", counted(*attempts as usize, "attempt"))))
     }
-}
-
-fn waiting_review(id: &str, wait: &ReviewWait, now: DateTime<Utc>) -> Line {
-    line(Style::Warn, format!("{id}: {}", review_wait(wait, now)))
 }
 
 fn restored_text(id: &str, restored: &CheckoutRestored) -> String {
@@ -372,24 +368,22 @@ impl EventText for CheckEvent {
             {
                 Vec::new()
             }
-            CheckEvent::SettingUp { command, .. } => {
-                vec![line(Style::Faint, format!("setting up {id}: `{command}`"))]
-            }
+            CheckEvent::SettingUp { command, .. } => faint(format!("setting up {id}: `{command}`")),
             CheckEvent::Verifying { command, baseline, .. } => {
                 let what = match trial {
                     Some(trial) => format!("{} on {}", ids(&trial.tasks), trial.branch),
                     None if *baseline => format!("{id} before the attempt"),
                     None => id.to_owned(),
                 };
-                vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
+                faint(format!("verifying {what}: `{command}`"))
             }
             CheckEvent::AlreadyPasses { command, .. } => {
                 let what = "already passes: it cannot show that the task is done";
-                vec![line(Style::Warn, format!("{id}: `{command}` {what}"))]
+                warn(format!("{id}: `{command}` {what}"))
             }
             CheckEvent::Verified(check) => {
                 let took = length(check.duration_seconds);
-                vec![line(Style::Faint, format!("{}succeeded in {took}", result(check)))]
+                faint(format!("{}succeeded in {took}", result(check)))
             }
             CheckEvent::VerifyFailed(check) | CheckEvent::VerifyRepeated(check) => {
                 let took = length(check.duration_seconds);
@@ -399,18 +393,18 @@ impl EventText for CheckEvent {
             }
             CheckEvent::Flaky(check) => {
                 let what = "failed and then passed on the same files: nobody's failure";
-                vec![line(Style::Warn, format!("{id}: `{}` {what}", check.command))]
+                warn(format!("{id}: `{}` {what}", check.command))
             }
             CheckEvent::Repairing { command, .. } => {
                 let what = "fails without anybody's work; the other tasks wait until";
-                vec![line(Style::Warn, format!("`{command}` {what} {id} has mended it"))]
+                warn(format!("`{command}` {what} {id} has mended it"))
             }
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
-                vec![line(Style::Warn, format!("the verify commands of {id} {text}"))]
+                warn(format!("the verify commands of {id} {text}"))
             }
             CheckEvent::Reviewing { by, .. } if at.verbose => {
-                vec![line(Style::Faint, format!("`{by}` reviews the work of {id}"))]
+                faint(format!("`{by}` reviews the work of {id}"))
             }
             CheckEvent::Reviewing { .. } => Vec::new(),
             CheckEvent::WorkReviewed(end) => {
@@ -420,12 +414,15 @@ impl EventText for CheckEvent {
                 let is_news = at.verbose || !(is_good || end.review.sent_back || end.waits);
                 is_news.then(|| line(style, format!("{id}: {}", end.text()))).into_iter().collect()
             }
-            CheckEvent::ReviewWaits(wait) => vec![waiting_review(id, wait, at.record.timestamp)],
-            CheckEvent::Calibrated(call) => vec![line(Style::Faint, calibration::line(call))],
-            CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
-                Vec::new()
+            CheckEvent::ReviewWaits(wait) => {
+                warn(format!("{id}: {}", review_wait(wait, at.record.timestamp)))
             }
-            CheckEvent::Proved { proof, .. } => vec![super::proved(id, proof)],
+            CheckEvent::Calibrated(call) => faint(calibration::line(call)),
+            CheckEvent::Proved { proof, .. } => match proof.outcome.is_good() {
+                true if !at.verbose => Vec::new(),
+                true => faint(format!("{id} {}", proof.outcome)),
+                false => warn(format!("{id} {}", proof.outcome)),
+            },
         }
     }
 }
@@ -433,7 +430,6 @@ impl EventText for CheckEvent {
 impl EventText for ChildEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
-        let faint = |text: String| vec![line(Style::Faint, text)];
         match self {
             ChildEvent::ChildStarted(child) if at.verbose => {
                 let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
@@ -441,9 +437,7 @@ impl EventText for ChildEvent {
             }
             ChildEvent::ChildStarted(_) => Vec::new(),
             ChildEvent::ChildStopRequested(child) => {
-                let text =
-                    format!("`ralph stop --child`: ending {}, a child of {id}", child.label());
-                vec![line(Style::Warn, text)]
+                warn(format!("`ralph stop --child`: ending {}, a child of {id}", child.label()))
             }
             ChildEvent::ChildEnded(end) => child_ended(id, end, at.verbose),
             ChildEvent::WaitingForChildren(left) => {
@@ -454,7 +448,7 @@ impl EventText for ChildEvent {
                 faint(format!("the processes that {id} left running ended after {time}"))
             }
             ChildEvent::ChildrenOverdue { left, on_orphans } => {
-                vec![line(Style::Warn, overdue(id, left, *on_orphans))]
+                warn(overdue(id, left, *on_orphans))
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The lines of the files that people write: the graph, the settings and the sources of tasks.
 
-use super::{EventContext, EventText, Line, MarkKind, counted, first_paths, length, line, named};
+use super::{
+    EventContext, EventText, Line, MarkKind, bad, counted, faint, first_paths, good, length, line,
+    named, warn,
+};
 use crate::{
     adapters::terminal::Style,
     core::{
@@ -13,46 +16,38 @@ use crate::{
 impl EventText for GraphEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
-        let shown = match self {
+        match self {
             GraphEvent::GraphLoaded { tasks, complete } => {
-                line(None, format!("{}, {complete} done", counted(*tasks, "task")))
+                vec![line(None, format!("{}, {complete} done", counted(*tasks, "task")))]
             }
-            GraphEvent::GraphRejected { error } => line(
-                Style::Bad,
-                format!(
-                    "the changed graph is not used; the last valid one stays in effect: {error}"
-                ),
-            ),
+            GraphEvent::GraphRejected { error } => bad(format!(
+                "the changed graph is not used; the last valid one stays in effect: {error}"
+            )),
             GraphEvent::UncommittedFound { paths, more } => {
                 let files = first_paths(paths, *more);
-                let text = format!("not committed before the run, and open to attempts: {files}");
-                line(Style::Warn, text)
+                warn(format!("not committed before the run, and open to attempts: {files}"))
             }
             GraphEvent::SettingsLoaded { changed } => {
-                line(None, format!("settings changed: {}", changed.join(", ")))
+                vec![line(None, format!("settings changed: {}", changed.join(", ")))]
             }
-            GraphEvent::SettingsRejected { error } => line(
-                Style::Bad,
-                format!(
-                    "the changed settings are not used; the previous ones stay in effect: {error}"
-                ),
-            ),
+            GraphEvent::SettingsRejected { error } => bad(format!(
+                "the changed settings are not used; the previous ones stay in effect: {error}"
+            )),
             GraphEvent::GraphGuarded { what, tasks, undone, kept } => {
-                line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
+                bad(guarded(*what, tasks, *undone, kept.as_deref()))
             }
             GraphEvent::StatusChanged { old, new, cause, .. } => {
                 let repair = at.view.history.run.repair.as_ref().map(TaskId::as_str);
                 let is_repair = old.is_none() && repair == Some(id);
                 // The run itself has added it.
                 let cause = if is_repair { Cause::Claimed } else { *cause };
-                return changed(id, *old, *new, cause, at.verbose || is_repair);
+                changed(id, *old, *new, cause, at.verbose || is_repair)
             }
             GraphEvent::TaskEdited { command, fields, .. } => {
-                line(None, format!("{id}: {} changed by `{command}`", fields.join(", ")))
+                vec![line(None, format!("{id}: {} changed by `{command}`", fields.join(", ")))]
             }
             GraphEvent::Drafted(call) => drafted(call),
-        };
-        vec![shown]
+        }
     }
 
     fn mark(&self) -> Option<(MarkKind, String)> {
@@ -102,23 +97,22 @@ fn changed(
         (None, _) => "added to the graph".to_owned(),
         (Some(_), None) => "removed from the graph".to_owned(),
     };
-    vec![line(Style::Faint, format!("{id}: {change} {by}"))]
+    faint(format!("{id}: {change} {by}"))
 }
 
 /// Returns the line of a call.
-fn drafted(call: &DraftCall) -> Line {
+fn drafted(call: &DraftCall) -> Vec<Line> {
     let (number, took) = (call.call, length(call.duration_seconds));
     let cost = call.usage.cost_usd.map_or_else(|| "unknown".to_owned(), dollars);
     let found = match call.tasks {
         Some(count) => counted(count, "task"),
         None => "no valid graph".to_owned(),
     };
-    let style = if call.tasks.is_some() { Style::Good } else { Style::Warn };
     let text = format!(
         "draft, call {number} of `{}`: {found} ({}) after {took}, cost {cost}; output in {}",
         call.agent, call.outcome, call.log
     );
-    line(style, text)
+    if call.tasks.is_some() { good(text) } else { warn(text) }
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {

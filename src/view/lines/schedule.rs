@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::{
     EventContext, EventText, Line, MarkKind,
     attempt::{proof, reason},
-    counted, length, line, moment, with_output,
+    counted, faint, length, line, moment, warn, with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -45,9 +45,9 @@ impl EventText for ScheduleEvent {
                 return with_output(line(Style::Bad, head), check);
             }
             ScheduleEvent::NotifyFailed(NotifyFailed { notifier, moment, why }) => {
-                let text =
-                    format!("`{moment}` not sent: {notifier}: {why} (reported once per notifier)");
-                return vec![line(Style::Warn, text)];
+                return warn(format!(
+                    "`{moment}` not sent: {notifier}: {why} (reported once per notifier)"
+                ));
             }
             ScheduleEvent::Slept(_)
             | ScheduleEvent::Woken(_)
@@ -72,7 +72,7 @@ impl EventText for ScheduleEvent {
                 format!("the schedule ended{why}")
             }
         };
-        vec![line(Style::Faint, text)]
+        faint(text)
     }
 
     fn mark(&self) -> Option<(MarkKind, String)> {
