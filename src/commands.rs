@@ -64,7 +64,7 @@ use crate::{
         Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, ReviewArgs, Which,
     },
     core::{
-        diagnostic::nearest,
+        diagnostic::nearest_or,
         event::Begun,
         exit::{self, Exit, Failure, fail},
         graph::{TaskGraph, filter::Filter, task::TaskId},
@@ -405,11 +405,9 @@ impl Invocation {
             return Ok(workspace);
         }
         let names = workspace.loops().context("list the loops")?;
-        let hint = match nearest(name.as_str(), names.iter().map(TaskId::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`ralph ls` lists the loops".to_owned(),
-        };
-        Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
+        let names = names.iter().map(TaskId::as_str);
+        let hint = nearest_or(name.as_str(), names, "`ralph ls` lists the loops");
+        fail(Exit::Error, format!("there is no loop `{name}`; {hint}"))
     }
 
     /// Does the same for commands that watch or end a run. It keeps its last valid settings while they
@@ -456,7 +454,7 @@ fn success(text: &str) -> Result<Exit> {
 /// A name that no task has, with the nearest one; a filter that selects nothing.
 fn check_filter(file: &GraphFile, filter: &Filter) -> Result<()> {
     match filter.mistake(file.graph().tasks(), file.name()) {
-        Some(mistake) => Err(Failure::new(Exit::Usage, mistake).into()),
+        Some(mistake) => fail(Exit::Usage, mistake),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     core::{
         agents::transcript::Usage,
         candidate::CandidateResult,
-        diagnostic::nearest,
+        diagnostic::nearest_or,
         duration,
         event::{AttemptResult, record::Record},
         exit::{Exit, Failure, fail},
@@ -295,7 +295,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     let entry = log.find(&name);
     let (id, attempt) = match entry {
         Some(entry) => (entry.task_id.clone(), entry.attempt),
-        None => attempt_log::split(&name).ok_or_else(|| unknown(&name, None))?,
+        None => attempt_log::split(&name).ok_or_else(|| unknown(&name, []))?,
     };
     let ended = entry.and_then(|entry| entry.ended.as_ref());
     let is_off_branch = ended.is_some_and(|(_, ended)| ended.verdict == Verdict::OffBranch);
@@ -404,13 +404,10 @@ pub(super) fn find<'a>(
     let all = workspace.attempt_log(LogDetail::Results)?;
     let names: Vec<String> = all.of(None).map(AttemptEntry::name).collect();
     let ids = all.of(None).map(|entry| entry.task_id.as_str());
-    Err(unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str)))))
+    Err(unknown(name, ids.chain(names.iter().map(String::as_str))))
 }
 
-fn unknown(name: &str, near: Option<&str>) -> anyhow::Error {
-    let hint = match near {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`ralph attempts` lists them".to_owned(),
-    };
+fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> anyhow::Error {
+    let hint = nearest_or(name, known, "`ralph attempts` lists them");
     Failure::new(Exit::Error, format!("no attempt `{}`; {hint}", name.escape_debug())).into()
 }

@@ -11,7 +11,7 @@ use crate::{
     adapters::terminal,
     cli::{self, Schemas},
     core::{
-        diagnostic::nearest,
+        diagnostic::nearest_or,
         exit::{Exit, Failure},
         prompt::template::Template,
     },
@@ -146,9 +146,7 @@ fn shown(value: &Value, origin: &Origin) -> Value {
 }
 
 fn unknown(key: &str) -> Failure {
-    let hint = match nearest(key, Config::keys().iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`ralph config` lists the settings".to_owned(),
-    };
+    let known = Config::keys().iter().map(String::as_str);
+    let hint = nearest_or(key, known, "`ralph config` lists the settings");
     Failure::new(Exit::Usage, format!("unknown setting `{}`; {hint}", key.escape_debug()))
 }

@@ -24,9 +24,9 @@ use crate::{
         state::{self, StateFolder},
     },
     core::{
-        diagnostic::{nearest, visible},
+        diagnostic::{nearest_or, visible},
         executor::{Executor, shell_word},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             task::{Task, TaskId},
             task_paths,
@@ -479,10 +479,6 @@ pub fn find(file: &GraphFile, typed: &str) -> Result<(TaskId, usize)> {
         return Ok(found);
     }
     let ids = file.graph().tasks().iter().map(|task| task.id.as_str());
-    let hint = match nearest(typed, ids) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`ralph dag-status` lists the tasks".to_owned(),
-    };
-    let message = format!("no task `{}` in `{}`; {hint}", visible(typed), file.name());
-    Err(Failure::new(Exit::Error, message).into())
+    let hint = nearest_or(typed, ids, "`ralph dag-status` lists the tasks");
+    fail(Exit::Error, format!("no task `{}` in `{}`; {hint}", visible(typed), file.name()))
 }

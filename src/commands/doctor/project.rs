@@ -11,7 +11,7 @@ use crate::{
     commands::{check, init, run::check_jobs, status::last_beat},
     core::{
         agents::agent_preset,
-        diagnostic::nearest,
+        diagnostic::nearest_or,
         duration,
         event::StopReason,
         exit,
@@ -94,10 +94,8 @@ pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
     Some(odd.map_or_else(
         || Finding::ok("limits", counted(policy.limits.len(), "name")),
         |name| {
-            let cure = match nearest(name, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "use the name of an agent or a tag".to_owned(),
-            };
+            let known = known.iter().copied();
+            let cure = nearest_or(name, known, "use the name of an agent or a tag");
             FindingKind::UnknownLimit.with(&[name, &cure])
         },
     ))
