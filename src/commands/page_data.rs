@@ -15,7 +15,7 @@ use crate::{
     core::{
         event::record::Record,
         exit::{Exit, Failure},
-        graph::{filter::Filter, task::TaskId},
+        graph::filter::Filter,
         history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
         select::View,
     },
@@ -63,30 +63,6 @@ impl Default for DrawnGraph<'_> {
     fn default() -> Self {
         DrawnGraph { fold: "none", open: None, hides_complete: false, around: None, levels: 2 }
     }
-}
-
-/// A page of the journal.
-#[derive(Serialize)]
-struct JournalRows {
-    /// The lines, oldest first.
-    rows: Vec<JournalRow>,
-    /// Where the page before this one ends; 0 at the beginning of the journal.
-    before: u64,
-}
-
-/// A line of the journal.
-#[derive(Serialize)]
-struct JournalRow {
-    seq: u64,
-    #[serde(rename = "at")]
-    timestamp: DateTime<Utc>,
-    run_id: String,
-    task_id: Option<TaskId>,
-    action: String,
-    /// It in words; none where other lines say as much.
-    text: Option<String>,
-    /// The line itself.
-    record: Value,
 }
 
 impl PageData {
@@ -273,7 +249,7 @@ impl PageData {
             let Some(path) = path.filter(|_| is_known) else {
                 return Err(missing(format!("attempt `{name}` has no file `{file}`")));
             };
-            value(&logs::file_part(&path, from).with_context(|| format!("read `{file}`"))?)
+            logs::file_part(&path, from).with_context(|| format!("read `{file}`"))
         })
     }
 
@@ -299,8 +275,8 @@ impl PageData {
         value(&costs::sums(&self.workspace, self.log()?, by)?)
     }
 
-    /// The newest lines of the journal, or those before an offset; only those about a task, if one
-    /// is named.
+    /// The newest lines of the journal, the oldest first, or those before an offset; only those about a
+    /// task, if one is named. `before` is where the page before this one ends; 0 at the beginning.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -308,12 +284,9 @@ impl PageData {
         let page = self.workspace.journal().page_before(before, JOURNAL);
         let page = page.context("read the journal")?;
         let mut log = JournalLog::default();
-        let mut rows: Vec<JournalRow> =
-            page.records.iter().map(|record| JournalRow::of(record, &mut log)).collect();
-        if let Some(task) = task {
-            rows.retain(|row| row.task_id.as_ref().is_some_and(|id| id.as_str() == task));
-        }
-        value(&JournalRows { rows, before: page.start })
+        let rows = page.records.iter().map(|record| journal_row(record, &mut log));
+        let rows = rows.filter(|row| task.is_none_or(|task| row["task_id"] == task));
+        Ok(json!({ "rows": rows.collect::<Vec<_>>(), "before": page.start }))
     }
 
     fn with_attempt<T>(
@@ -333,19 +306,18 @@ impl PageData {
     }
 }
 
-impl JournalRow {
-    fn of(record: &Record, log: &mut JournalLog) -> JournalRow {
-        let json = record.fields();
-        JournalRow {
-            seq: record.seq,
-            timestamp: record.timestamp,
-            run_id: record.run_id.clone(),
-            task_id: record.task_id.clone(),
-            action: json.get("action").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            text: log.line(record).map(|line| line.text),
-            record: Value::Object(json),
-        }
-    }
+/// A line of the journal, also in words where other lines do not say as much.
+fn journal_row(record: &Record, log: &mut JournalLog) -> Value {
+    let fields = record.fields();
+    json!({
+        "seq": record.seq,
+        "at": record.timestamp,
+        "run_id": record.run_id,
+        "task_id": record.task_id,
+        "action": fields.get("action"),
+        "text": log.line(record).map(|line| line.text),
+        "record": fields,
+    })
 }
 
 fn value(view: &impl Serialize) -> Result<Value> {

@@ -129,20 +129,14 @@ fn flow(value: &Value) -> String {
 }
 
 fn shown(value: &Value, origin: &Origin) -> Value {
-    let (kind, name, line) = match origin {
-        Origin::Default => ("default", None, None),
-        Origin::File(name, line) => ("file", Some(name), Some(line)),
-        Origin::Variable(name) => ("variable", Some(name), None),
-        Origin::Flag => ("flag", None, None),
-    };
-    let mut shown = json!({ "value": value, "origin": kind });
-    if let Some(name) = name {
-        shown[if kind == "file" { "file" } else { "variable" }] = json!(name);
+    match origin {
+        Origin::Default => json!({ "value": value, "origin": "default" }),
+        Origin::File(name, line) => {
+            json!({ "value": value, "origin": "file", "file": name, "line": line })
+        }
+        Origin::Variable(name) => json!({ "value": value, "origin": "variable", "variable": name }),
+        Origin::Flag => json!({ "value": value, "origin": "flag" }),
     }
-    if let Some(line) = line {
-        shown["line"] = json!(line);
-    }
-    shown
 }
 
 fn unknown(key: &str) -> Failure {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, mem, os::unix::fs::FileExt, path::Path};
 
 use anyhow::Result;
 use chrono::NaiveDate;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     adapters::{
@@ -249,19 +249,6 @@ impl OutputSide {
     }
 }
 
-/// A part of a file that grows.
-#[derive(Debug, Serialize)]
-pub(in crate::commands) struct FilePart {
-    /// The offset of the part, in bytes.
-    from: u64,
-    /// The offset of the next part.
-    next: u64,
-    /// The size of the file.
-    size: u64,
-    /// The part as text that is safe to show.
-    text: String,
-}
-
 /// The whole lines of a file from an offset on, or its last ones.
 fn lines_from(path: &Path, from: Option<u64>, most: u64) -> io::Result<(u64, Vec<u8>, u64)> {
     let file = regular_file::open(path)?;
@@ -284,14 +271,15 @@ fn lines_from(path: &Path, from: Option<u64>, most: u64) -> io::Result<(u64, Vec
     Ok((start, block, size))
 }
 
-/// A part of a file from an offset on, or its last part.
+/// A part of a file from an offset on, or its last part: its text, safe to show, its offset and that of
+/// the next part in bytes, and the size of the file.
 ///
 /// # Errors
 /// The file cannot be read.
-pub(in crate::commands) fn file_part(path: &Path, from: Option<u64>) -> io::Result<FilePart> {
+pub(in crate::commands) fn file_part(path: &Path, from: Option<u64>) -> io::Result<Value> {
     let (from, block, size) = lines_from(path, from, PART)?;
     let next = from + block.len() as u64;
-    Ok(FilePart { from, next, size, text: printable(&block) })
+    Ok(json!({ "from": from, "next": next, "size": size, "text": printable(&block) }))
 }
 
 /// The longest line of an output that is read whole: results of tools are long.
