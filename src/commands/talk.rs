@@ -193,8 +193,7 @@ fn is_no(answer: &str) -> bool {
 
 /// Leaves a note of a person for the next attempts at a task.
 fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
-    let mut editor = TaskEditor::open(invocation)?;
-    editor.refuse_inside("note --task")?;
+    let mut editor = TaskEditor::for_person(invocation, "note --task")?;
     let (id, number) = find(&editor.file, id)?;
     if editor.status(number) == Status::NeedsInput {
         return fail(Exit::Error, format!("`{id}` needs input; {}", how_to_answer(id.as_str())));

@@ -49,8 +49,7 @@ use crate::{
 /// # Errors
 /// An unknown task, before any is changed; a task with a running attempt; inside an attempt.
 pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Result<Exit> {
-    let mut editor = TaskEditor::open(invocation)?;
-    editor.refuse_inside("task-reset")?;
+    let mut editor = TaskEditor::for_person(invocation, "task-reset")?;
     let note = note.map(|text| given(text, ANSWER, "a note")).transpose()?;
     let found = ids.iter().map(|id| find(&editor.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
@@ -203,8 +202,7 @@ fn report_candidate(number: &str, id: &str) -> Result<bool> {
 /// # Errors
 /// An unknown task; a task with a running attempt; inside an attempt.
 pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
-    let mut editor = TaskEditor::open(invocation)?;
-    editor.refuse_inside("task-block")?;
+    let mut editor = TaskEditor::for_person(invocation, "task-block")?;
     let (id, _) = find(&editor.file, id)?;
     editor.refuse_if_live(&id)?;
     let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));

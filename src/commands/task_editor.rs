@@ -57,20 +57,40 @@ pub(super) struct TaskEditor {
 
 impl TaskEditor {
     pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
-        TaskEditor::of(invocation.workspace()?)
+        TaskEditor::of(invocation.workspace()?, checkout_graph)
+    }
+
+    /// Opens the graph for a command that people use to change it.
+    pub(super) fn for_person(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
+        TaskEditor::open(invocation)?.outside(command)
     }
 
     /// Opens the graph for a person who reviews what landed.
     pub(super) fn for_review(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
-        let editor = TaskEditor::of(invocation.reviewed()?)?;
-        editor.refuse_inside(command)?;
-        Ok(editor)
+        TaskEditor::of(invocation.reviewed()?, checkout_graph)?.outside(command)
     }
 
-    fn of(workspace: Workspace) -> Result<TaskEditor> {
-        let file = checkout_graph(&workspace)?;
+    /// Opens the graph for a command that may add the first task: where there is no graph file, the first
+    /// change creates it.
+    pub(super) fn for_first(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
+        let workspace = invocation.workspace()?;
+        let is_there = exists(workspace.graph_path());
+        let read = if is_there { checkout_graph } else { empty_graph };
+        TaskEditor::of(workspace, read)?.outside(command)
+    }
+
+    fn of(
+        workspace: Workspace,
+        read: impl Fn(&Workspace) -> Result<GraphFile>,
+    ) -> Result<TaskEditor> {
+        let file = read(&workspace)?;
         let store = workspace.event_store()?;
         Ok(TaskEditor { workspace, file, store })
+    }
+
+    fn outside(self, command: &str) -> Result<TaskEditor> {
+        self.refuse_inside(command)?;
+        Ok(self)
     }
 
     /// The status of a task. A run does not write into the file that a task needs input.
@@ -139,29 +159,6 @@ impl TaskEditor {
         self.store.emit(None, Some(id), changed)?;
         Ok(old.unwrap_or(Status::Pending))
     }
-}
-
-impl TaskEditor {
-    /// Opens the graph for a command that people use to change it.
-    pub(super) fn for_person(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
-        let editor = TaskEditor::open(invocation)?;
-        editor.refuse_inside(command)?;
-        Ok(editor)
-    }
-
-    /// The same for a command that may add the first task: where there is no graph file, the first change
-    /// creates it.
-    pub(super) fn for_first(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
-        let workspace = invocation.workspace()?;
-        if exists(workspace.graph_path()) {
-            return TaskEditor::for_person(invocation, command);
-        }
-        let file = empty_graph(&workspace)?;
-        let store = workspace.event_store()?;
-        let editor = TaskEditor { workspace, file, store };
-        editor.refuse_inside(command)?;
-        Ok(editor)
-    }
 
     /// Changes the graph file and records what changed. Returns it; empty if nothing did.
     ///
@@ -183,7 +180,7 @@ impl TaskEditor {
             self.file = checkout_graph(&self.workspace)?;
             found
         };
-        self.record(command.name, &found)?;
+        record(&mut self.store, command.name, &found)?;
         Ok(found)
     }
 
@@ -195,11 +192,6 @@ impl TaskEditor {
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
     ) -> Result<Option<String>> {
         change_text(&self.workspace, &mut self.file, command, edit)
-    }
-
-    /// Records the changes of a command in the journal.
-    pub(super) fn record(&mut self, command: &str, found: &[TaskDifference]) -> Result<()> {
-        record(&mut self.store, command, found)
     }
 
     /// Finds tasks by ids that were typed.

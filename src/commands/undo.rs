@@ -24,7 +24,7 @@ use crate::{
     },
     project::{
         follower::{BUSY, Followed, Follower},
-        graph_change::{DIAGNOSE, KeptChange, KeptChanges, remove_new_file},
+        graph_change::{self, DIAGNOSE, KeptChange, KeptChanges, remove_new_file},
         graph_file::{GraphFile, read_graph},
         workspace::{checkout_graph, landing_branch},
     },
@@ -163,7 +163,7 @@ fn remove_file(
 
 /// Records what an undone change was, and shows it.
 fn record(editor: &mut TaskEditor, change: &KeptChange, found: &[TaskDifference]) -> Result<()> {
-    editor.record("undo", found)?;
+    graph_change::record(&mut editor.store, "undo", found)?;
     if let Some(id) = change.tasks.first().filter(|_| change.command == DIAGNOSE) {
         editor.store.emit(None, Some(id), RequestEvent::DiagnosisUndone {})?;
     }
