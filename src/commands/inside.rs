@@ -8,9 +8,8 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use chrono::Utc;
-use serde::{Deserialize, Serialize};
 
 use super::{Invocation, relay};
 use crate::{
@@ -248,7 +247,7 @@ pub fn spawn(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
         argv: argv.to_vec(),
         process: running.identity().clone(),
     };
-    if let Err(error) = book.add(&parent, ChildRecord::Started(child.clone())) {
+    if let Err(error) = book.add(&parent, ChildEvent::ChildStarted(child.clone())) {
         running.kill();
         return Err(error);
     }
@@ -262,25 +261,8 @@ pub fn spawn(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
     };
     let duration_seconds = Some(duration::seconds(began.elapsed()));
     let ended = ChildEnded { child, outcome, duration_seconds };
-    book.add(&parent, ChildRecord::Ended(ended))?;
+    book.add(&parent, ChildEvent::ChildEnded(ended))?;
     Ok(exit)
-}
-
-/// What is recorded of a child agent.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ChildRecord {
-    Started(ChildAgent),
-    Ended(ChildEnded),
-}
-
-impl ChildRecord {
-    fn child(&self) -> &ChildAgent {
-        match self {
-            ChildRecord::Started(child) => child,
-            ChildRecord::Ended(ended) => &ended.child,
-        }
-    }
 }
 
 /// Where child agents are recorded: in the journal, or outside of the sandbox around this process.
@@ -306,21 +288,16 @@ impl ChildBook {
         }
     }
 
-    fn add(&mut self, parent: &AttemptContext, record: ChildRecord) -> Result<()> {
-        let store = match self {
-            ChildBook::Journal(store) => store,
+    fn add(&mut self, parent: &AttemptContext, event: ChildEvent) -> Result<()> {
+        match self {
+            ChildBook::Journal(store) => store.emit(None, Some(&parent.task_id), event).map(drop),
             ChildBook::Relay { socket, .. } => {
-                let input = serde_json::to_string(&record)?;
+                let input = serde_json::to_string(&event)?;
                 let exit = relay::call(socket, vec!["__child".to_owned()], input)?;
                 ensure!(exit.code() == 0, "the child agent was not recorded");
-                return Ok(());
+                Ok(())
             }
-        };
-        let event = match record {
-            ChildRecord::Started(child) => ChildEvent::ChildStarted(child),
-            ChildRecord::Ended(ended) => ChildEvent::ChildEnded(ended),
-        };
-        store.emit(None, Some(&parent.task_id), event).map(drop)
+        }
     }
 }
 
@@ -330,14 +307,18 @@ impl ChildBook {
 /// Outside an attempt; another attempt; errors of the disk.
 pub(super) fn record_child() -> Result<Exit> {
     let parent = AttemptContext::of_environment("__child", "")?;
-    let record: ChildRecord = serde_json::from_reader(io::stdin().lock())?;
-    let child = record.child();
+    let event: ChildEvent = serde_json::from_reader(io::stdin().lock())?;
+    let (ChildEvent::ChildStarted(child) | ChildEvent::ChildEnded(ChildEnded { child, .. })) =
+        &event
+    else {
+        bail!("only the start and the end of a child agent are recorded");
+    };
     ensure!(child.attempt == parent.attempt, "attempt {} is another one", child.attempt);
     let is_run = |id: &str| {
         (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     ensure!(is_run(&child.child_run_id) && is_run(&child.parent_run_id), "the run has no id");
     let store = parent.workspace()?.event_store_of(child.child_run_id.clone())?;
-    ChildBook::Journal(Box::new(store)).add(&parent, record)?;
+    ChildBook::Journal(Box::new(store)).add(&parent, event)?;
     Ok(Exit::Success)
 }
