@@ -345,7 +345,7 @@ fn say(text: &str) {
 impl DraftTarget {
     /// The command that keeps a draft in this file.
     fn keep_command(&self, workspace: &Workspace, path: &Path) -> String {
-        let aim = match self.aim() {
+        let aim = match &self.aim {
             DraftAim::New | DraftAim::Before(_) => String::new(),
             DraftAim::Extend => " --extend".to_owned(),
             DraftAim::Split(id) => format!(" --split {id}"),

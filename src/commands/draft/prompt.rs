@@ -103,7 +103,7 @@ pub(super) fn render(
     slot: &DraftSlot,
     last: Option<&LastDraft>,
 ) -> Result<String> {
-    let (aim, task) = match target.aim() {
+    let (aim, task) = match &target.aim {
         DraftAim::New => ("new", None),
         DraftAim::Extend | DraftAim::Before(_) => ("extend", None),
         DraftAim::Split(id) => {

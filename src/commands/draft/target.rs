@@ -17,7 +17,7 @@ use crate::{
         exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
-            drafted::{DraftAim, DraftRefusal, drafted},
+            drafted::{DraftAim, DraftRefusal, DraftedTasks, drafted},
             filter::Filter,
             lint::{LintFinding, diagnostics},
             task::TaskId,
@@ -38,7 +38,8 @@ const NAME: &str = "draft.yaml";
 
 /// The graph that a draft is for.
 pub(super) struct DraftTarget {
-    aim: DraftAim,
+    /// What the draft is for.
+    pub(super) aim: DraftAim,
     name: String,
     /// The text of the graph; none if the draft becomes the graph.
     base: Option<String>,
@@ -109,11 +110,6 @@ impl DraftTarget {
         ))
     }
 
-    /// What the draft is for.
-    pub(super) fn aim(&self) -> &DraftAim {
-        &self.aim
-    }
-
     /// The text of the graph, if there is one.
     pub(super) fn base(&self) -> Option<&str> {
         self.base.as_deref()
@@ -140,9 +136,20 @@ impl DraftTarget {
         };
         let mut names = (1..).map(|number| format!("draft-{number}"));
         let id = names.find(is_free).unwrap_or_default();
-        match drafted(&format!("tasks:\n- id: {id}\n"), self.base(), &self.aim, &self.used) {
+        self.drafted(&format!("tasks:\n- id: {id}\n"), self.base()).map(drop)
+    }
+
+    /// The draft in the graph `base`. An invalid one is returned as its errors, drawn.
+    ///
+    /// # Errors
+    /// The layout of the graph.
+    fn drafted(&self, draft: &str, base: Option<&str>) -> Result<Result<DraftedTasks, String>> {
+        match drafted(draft, base, &self.aim, &self.used) {
+            Ok(done) => Ok(Ok(done)),
             Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
-            Ok(_) | Err(DraftRefusal::Unfit { .. }) => Ok(()),
+            Err(DraftRefusal::Unfit { text, faults }) => {
+                Ok(Err(excerpt::render(NAME, &text, &faults, false)))
+            }
         }
     }
 
@@ -152,14 +159,8 @@ impl DraftTarget {
     /// The errors of the draft, drawn; the layout of the graph.
     pub(super) fn put_into(&self, current: Option<&str>, draft: &str) -> Result<String> {
         let base = current.filter(|current| !(self.has_examples && setup::is_example(current)));
-        match drafted(draft, base, &self.aim, &self.used) {
-            Ok(done) => Ok(done.text),
-            Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
-            Err(DraftRefusal::Unfit { text, faults }) => {
-                let drawn = excerpt::render(NAME, &text, &faults, false);
-                Err(Failure::drawn(Exit::Invalid, drawn).into())
-            }
-        }
+        let done = self.drafted(draft, base)?;
+        Ok(done.map_err(|drawn| Failure::drawn(Exit::Invalid, drawn))?.text)
     }
 
     /// Checks a draft. An invalid one is returned as its errors, drawn.
@@ -171,12 +172,9 @@ impl DraftTarget {
         workspace: &Workspace,
         answer: &str,
     ) -> Result<Result<CheckedDraft, String>> {
-        let done = match drafted(answer, self.base(), &self.aim, &self.used) {
+        let done = match self.drafted(answer, self.base())? {
             Ok(done) => done,
-            Err(DraftRefusal::Layout(why)) => return Err(unsupported(&self.name)(why)),
-            Err(DraftRefusal::Unfit { text, faults }) => {
-                return Ok(Err(excerpt::render(NAME, &text, &faults, false)));
-            }
+            Err(drawn) => return Ok(Err(drawn)),
         };
         let path = workspace.graph_path();
         let file = match GraphFile::assume(path, &self.name, false, false, &done.text) {
