@@ -21,7 +21,7 @@ use super::{Invocation, inside::SurroundingAttempt, success};
 use crate::{
     adapters::{
         process::{self, Foreground, ForegroundGroup},
-        service_manager, signal,
+        service_manager,
     },
     cli::{self, Units},
     core::{
@@ -227,21 +227,6 @@ impl ScheduledRun {
             .context("watch `ralph run`")?;
         let now = Instant::now();
         Ok(ScheduledRun { child, began: now, beat: (None, now) })
-    }
-
-    /// Forwards a signal to the run.
-    fn signal(&self, number: i32) {
-        self.child.signal(number);
-    }
-
-    /// Continues the run after a suspend.
-    fn go_on(&self) {
-        self.child.signal(signal::CONTINUE);
-    }
-
-    /// The time since the start.
-    fn took(&self) -> Duration {
-        self.began.elapsed()
     }
 
     /// Whether the heartbeat is current.

@@ -185,11 +185,11 @@ impl<'a> ScheduleDaemon<'a> {
         let Some(running) = self.running.take() else {
             return;
         };
-        running.signal(signal::TERM);
+        running.child.signal(signal::TERM);
         while let Ok(message) = self.inbox.recv() {
             match message {
                 ScheduleMessage::Ended(_) => return,
-                ScheduleMessage::Signal(number) => running.signal(number),
+                ScheduleMessage::Signal(number) => running.child.signal(number),
                 ScheduleMessage::Requested => {}
             }
         }
@@ -387,7 +387,7 @@ impl<'a> ScheduleDaemon<'a> {
         };
         let exit = exit_of(&outcome.context("wait for `ralph run`")?);
         say(&schedule::run_ended(exit.code()));
-        self.ended = Some((exit, duration::seconds(running.took())));
+        self.ended = Some((exit, duration::seconds(running.began.elapsed())));
         Ok(())
     }
 
@@ -432,7 +432,7 @@ impl<'a> ScheduleDaemon<'a> {
     /// Handles a signal. An active run gets it too, and is waited for.
     fn signalled(&mut self, number: i32) {
         if let Some(running) = &self.running {
-            running.signal(number);
+            running.child.signal(number);
         }
         if number != signal::SUSPEND {
             self.signal.get_or_insert(number);
@@ -440,7 +440,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
         signal::suspend();
         if let Some(running) = &self.running {
-            running.go_on();
+            running.child.signal(signal::CONTINUE);
         }
     }
 
