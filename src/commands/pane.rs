@@ -77,8 +77,6 @@ enum PaneReport {
 enum PaneMessage {
     Signal,
     Report(PaneReport),
-    /// `__in-pane` died.
-    Gone,
 }
 
 /// Runs an agent in a window and returns its result.
@@ -147,19 +145,15 @@ fn show(
         let mut line = String::new();
         let read = BufReader::new(stream).read_line(&mut line);
         let word = read.ok().and_then(|_| serde_json::from_str(&line).ok());
-        let _ = outbox.send(word.map_or(PaneMessage::Gone, PaneMessage::Report));
+        // Without a line, `__in-pane` died.
+        let killed = PaneReport::Ended { outcome: Outcome::Signaled { signal: KILL }, left: false };
+        let _ = outbox.send(PaneMessage::Report(word.unwrap_or(killed)));
     });
     let mut screen = Screen::new(&options.folder)?;
     loop {
         match inbox.recv_timeout(options.look.unwrap_or(Duration::MAX)) {
             Ok(PaneMessage::Signal) => drop(writeln!(orders, "{TERMINATE}")),
             Ok(PaneMessage::Report(word)) => return Ok(word),
-            Ok(PaneMessage::Gone) => {
-                return Ok(PaneReport::Ended {
-                    outcome: Outcome::Signaled { signal: KILL },
-                    left: false,
-                });
-            }
             Err(RecvTimeoutError::Timeout) => screen.look(server)?,
             Err(RecvTimeoutError::Disconnected) => bail!("all senders are gone"),
         }
