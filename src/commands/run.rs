@@ -113,12 +113,8 @@ pub(super) fn configured(
         filter: filter(options.which),
         agents: given_agent(invocation, options.agent)?,
         once: options.once,
-        wait: false,
-        before: 0,
-        tmux: false,
         run_on: options.run_on,
-        refreshed: Vec::new(),
-        plain: None,
+        ..RunOptions::default()
     };
     Ok((workspace, run))
 }
