@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::{Invocation, task_editor::usage};
 use crate::{
     adapters::{state, terminal},
     cli::ExportArgs,
     core::{
-        exit::{Exit, Failure},
+        exit::Exit,
         graph::task::Task,
         import::{
             BacklogFormat, detect,
@@ -243,10 +243,6 @@ impl Exporter<'_> {
         }
         Ok(())
     }
-}
-
-fn usage<T>(message: String) -> Result<T> {
-    Err(Failure::new(Exit::Usage, message).into())
 }
 
 impl ExportReport {
