@@ -3,7 +3,7 @@
 use std::{cell::RefCell, path::Path};
 
 use anyhow::{Context, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     Invocation,
@@ -185,10 +185,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 /// The value of `--set`: a JSON list, mapping, number or boolean, or a text.
 fn value_of(name: &str, text: &str) -> Result<Value> {
     let value = match serde_json::from_str::<Value>(text) {
-        Ok(value @ (Value::Array(_) | Value::Object(_) | Value::Number(_) | Value::Bool(_))) => {
-            value
-        }
-        Ok(Value::String(text)) => Value::from(text),
+        Ok(value) if !value.is_null() => value,
         _ => Value::from(text),
     };
     check_value(name, &value)?;
@@ -199,16 +196,12 @@ fn check_value(name: &str, value: &Value) -> Result<()> {
     match value {
         Value::String(text) => lines(text, &format!("`{name}`")).map(|_| ()),
         Value::Array(items) => items.iter().try_for_each(|item| check_value(name, item)),
-        Value::Object(entries) => check_entries(name, entries),
+        Value::Object(entries) => entries.iter().try_for_each(|(key, value)| {
+            lines(key, &format!("a key of `{name}`"))?;
+            check_value(name, value)
+        }),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
     }
-}
-
-fn check_entries(name: &str, entries: &Map<String, Value>) -> Result<()> {
-    entries.iter().try_for_each(|(key, value)| {
-        lines(key, &format!("a key of `{name}`"))?;
-        check_value(name, value)
-    })
 }
 
 /// A text of one line without control characters.
