@@ -92,9 +92,8 @@ impl MessageSender {
         let mut all = facts;
         all.insert("title".to_owned(), json!(format!("{}: {first}", self.project)));
         all.insert("text".to_owned(), json!(texts.join("\n")));
-        let all: Map<String, Value> =
-            all.into_iter().map(|(key, value)| (key.clone(), self.clean(&key, value))).collect();
-        let mut all = all;
+        let clean = |(key, value): (String, Value)| (key.clone(), self.clean(&key, value));
+        let mut all: Map<String, Value> = all.into_iter().map(clean).collect();
         all.insert("event".to_owned(), json!(event));
         all.insert("project".to_owned(), json!(self.project));
         all.insert("root".to_owned(), json!(self.root));
