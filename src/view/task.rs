@@ -478,18 +478,8 @@ fn neighbor(view: &View<'_>, number: usize, now: DateTime<Utc>) -> DependencyVie
 impl DependencyView {
     /// The id, and the state where it is not simply "not yet".
     pub fn text(&self) -> String {
-        match self.state {
-            StateKind::Ready | StateKind::Waiting | StateKind::Conflicting => self.id.to_string(),
-            state @ (StateKind::InProgress
-            | StateKind::Parked
-            | StateKind::NeedsInput
-            | StateKind::Blocked
-            | StateKind::OnBranch
-            | StateKind::Retrying
-            | StateKind::RateLimited
-            | StateKind::Unreachable
-            | StateKind::Complete
-            | StateKind::Cancelled) => format!("{} ({})", self.id, state.word()),
-        }
+        let is_usual =
+            matches!(self.state, StateKind::Ready | StateKind::Waiting | StateKind::Conflicting);
+        if is_usual { self.id.to_string() } else { format!("{} ({})", self.id, self.state.word()) }
     }
 }

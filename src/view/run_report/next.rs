@@ -121,16 +121,7 @@ fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
 
 /// What a person can do next besides what [`Attention`] says, the most useful first.
 pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention]) -> Vec<String> {
-    let is_over = match run.status {
-        Standing::Finished | Standing::Paused | Standing::Crashed => true,
-        Standing::None
-        | Standing::Running
-        | Standing::Suspended
-        | Standing::Pausing
-        | Standing::Stopping
-        | Standing::Elsewhere => false,
-    };
-    if !is_over || run.exit_code == Some(0) {
+    if run.goes_on() || run.exit_code == Some(0) {
         return Vec::new();
     }
     let name = run.plain.as_ref().map(|plain| plain.name.as_str());

@@ -398,20 +398,7 @@ impl Attention {
 
     /// Whether the detail is from an output.
     fn is_output(&self) -> bool {
-        match self.kind {
-            AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline => true,
-            AttentionKind::Login
-            | AttentionKind::LandingBlocked
-            | AttentionKind::CheckoutWaits
-            | AttentionKind::Question
-            | AttentionKind::Blocked
-            | AttentionKind::OnBranch
-            | AttentionKind::Claimed
-            | AttentionKind::Cancelled
-            | AttentionKind::Unproved
-            | AttentionKind::Reverted
-            | AttentionKind::Excluded => false,
-        }
+        matches!(self.kind, AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline)
     }
 
     /// The task, and its title if there is room, with a colon.
