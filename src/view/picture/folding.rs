@@ -4,7 +4,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     str::FromStr,
 };
 
@@ -171,18 +171,10 @@ struct FoldSource<'a> {
 
 impl FoldSource<'_> {
     fn of(picture: &GraphPicture) -> FoldSource<'_> {
-        let nodes = picture.nodes.iter().enumerate();
-        let index: HashMap<&str, usize> = nodes.map(|(at, node)| (node.id.as_str(), at)).collect();
-        let mut lines = Vec::with_capacity(picture.edges.len());
-        for edge in picture.edges.iter().filter(|edge| !edge.implied) {
-            let ends = (index.get(edge.from.as_str()), index.get(edge.to.as_str()));
-            if let (Some(from), Some(to)) = ends {
-                lines.push((*from, *to, edge.state));
-            }
-        }
+        let lines = picture.shown_edges();
         let ends: Vec<(usize, usize)> = lines.iter().map(|(from, to, _)| (*from, *to)).collect();
         let roots = layout::roots(picture.nodes.len(), &ends);
-        let implied = picture.edges.iter().filter(|edge| edge.implied).count();
+        let implied = picture.edges.len() - lines.len();
         FoldSource { picture, lines, roots, implied }
     }
 

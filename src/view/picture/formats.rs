@@ -3,7 +3,8 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use super::{EdgeState, GraphPicture, PictureEdge, StateMark};
+use super::{EdgeState, GraphPicture, StateMark};
+use crate::core::graph::task::TaskId;
 
 /// The most characters of a title in a picture.
 const TITLE: usize = 60;
@@ -23,13 +24,13 @@ impl GraphPicture {
             let fill = look.light[0];
             let _ = writeln!(text, "  {id} [label={label}, fillcolor=\"{fill}\"];");
         }
-        for edge in self.shown() {
-            let style = match edge.state {
+        for (from, to, state) in self.shown_edges() {
+            let style = match state {
                 EdgeState::Satisfied => " [color=\"#9a9a9a\"]",
                 EdgeState::Pending => "",
                 EdgeState::Dead => " [style=dashed, color=\"#b3261e\"]",
             };
-            let (from, to) = (quoted(edge.from.as_str()), quoted(edge.to.as_str()));
+            let [from, to] = [from, to].map(|at| quoted(self.nodes[at].id.as_str()));
             let _ = writeln!(text, "  {from} -> {to}{style};");
         }
         text + "}\n"
@@ -38,17 +39,14 @@ impl GraphPicture {
     /// The picture in the language of Mermaid.
     pub fn mermaid(&self) -> String {
         let mut text = String::from("flowchart LR\n");
-        let numbers: HashMap<&str, usize> =
-            self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
         for (at, node) in self.nodes.iter().enumerate() {
             let label = label(&escaped(node.id.as_str()), &escaped(&node.title), "<br>");
             let look = node.state.mark().look();
             let (sign, class) = (look.sign, look.name);
             let _ = writeln!(text, "  t{at}[\"{sign} {label}\"]:::{class}");
         }
-        for edge in self.shown() {
-            let arrow = if edge.state == EdgeState::Dead { "-.->" } else { "-->" };
-            let (from, to) = (numbers[edge.from.as_str()], numbers[edge.to.as_str()]);
+        for (from, to, state) in self.shown_edges() {
+            let arrow = if state == EdgeState::Dead { "-.->" } else { "-->" };
             let _ = writeln!(text, "  t{from} {arrow} t{to}");
         }
         for look in StateMark::looks() {
@@ -58,8 +56,12 @@ impl GraphPicture {
         text
     }
 
-    fn shown(&self) -> impl Iterator<Item = &PictureEdge> {
-        self.edges.iter().filter(|edge| !edge.implied)
+    /// The edges that no other edges imply, as indexes of the nodes.
+    pub(super) fn shown_edges(&self) -> Vec<(usize, usize, EdgeState)> {
+        let nodes = self.nodes.iter().enumerate();
+        let index: HashMap<&TaskId, usize> = nodes.map(|(at, node)| (&node.id, at)).collect();
+        let shown = self.edges.iter().filter(|edge| !edge.implied);
+        shown.map(|edge| (index[&edge.from], index[&edge.to], edge.state)).collect()
     }
 }
 
@@ -135,15 +137,9 @@ enum TreeLink {
 impl GraphPicture {
     /// The lines of the tree, from top to bottom.
     pub fn tree(&self) -> Vec<TreeLine> {
-        let index: HashMap<&str, usize> =
-            self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for edge in self.edges.iter().filter(|edge| !edge.implied) {
-            if let (Some(from), Some(to)) =
-                (index.get(edge.from.as_str()), index.get(edge.to.as_str()))
-            {
-                before[*to].push(*from);
-            }
+        for (from, to, _) in self.shown_edges() {
+            before[to].push(from);
         }
         let mut below: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut open = Vec::new();
