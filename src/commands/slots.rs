@@ -303,21 +303,16 @@ impl ListedSlot {
 
     /// Returns it as a value of the read model.
     pub(super) fn view(&self) -> SlotView {
-        let (word, why) = match &self.state {
-            SlotState::Used { live: true, .. } => ("in_use", None),
-            SlotState::Used { .. } => ("cut_off", None),
-            SlotState::Kept(why) | SlotState::Suspect(why) => ("kept", Some(why.clone())),
-            SlotState::Strange => ("strange", None),
-            SlotState::Free => ("free", None),
-        };
-        let (attempt, stage) = match &self.state {
-            SlotState::Used { attempt, stage, .. } => {
-                (Some(attempt.clone()), Some(stage.word().replace(' ', "_")))
+        let (word, why, used) = match &self.state {
+            SlotState::Used { attempt, stage, live } => {
+                let used = (attempt.clone(), stage.word().replace(' ', "_"));
+                (if *live { "in_use" } else { "cut_off" }, None, Some(used))
             }
-            SlotState::Kept(_) | SlotState::Suspect(_) | SlotState::Strange | SlotState::Free => {
-                (None, None)
-            }
+            SlotState::Kept(why) | SlotState::Suspect(why) => ("kept", Some(why.clone()), None),
+            SlotState::Strange => ("strange", None, None),
+            SlotState::Free => ("free", None, None),
         };
+        let (attempt, stage) = used.unzip();
         SlotView {
             schema: crate::view::VERSION,
             path: self.path.clone(),
