@@ -584,6 +584,7 @@ fn no_type_has_many_methods() {
 /// the same; 145 review those that are proved as well; 60 let a key that does not answer, a broken graph file
 /// and removed logs end no night; 40 run the commands of a task in its project; 150 make the proofs that the
 /// run before could not make.
+/// and removed logs end no night; 40 run the commands of a task in its project.
 const LINES: usize = 88_150;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
@@ -594,6 +595,8 @@ const LINES: usize = 88_150;
 /// offer commands to an agent, four calibrate reviewers, one has the names that tasks give wrong, four
 /// diagnose tasks, one has the ends of side agents, three are about candidates, one has messages,
 /// two keep and make proofs.
+/// offer commands to an agent, four calibrate reviewers, one has the names that tasks give wrong, three
+/// diagnose tasks, one has the ends of side agents, three are about candidates, one has messages.
 const FILES: usize = 423;
 
 #[test]
