@@ -78,7 +78,8 @@ impl TrialOrder {
                 rebuilt = Some((main.between(&tip, &commit)?, main.diff(&tip, &commit, None)?));
             }
             // What lands is what is here now, whatever the verify commands do in the slot.
-            let commit = completed(&main, &commit, completion.as_ref())?;
+            let completed = completion.as_ref().map(|it| it.commit(&main, &commit)).transpose()?;
+            let commit = completed.unwrap_or(commit);
             main.keep(&self.trial_ref, &commit)?;
             tree.slot().move_to(&commit)?;
             if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
@@ -174,9 +175,4 @@ impl Completion {
             _ => Ok(parent.clone()),
         }
     }
-}
-
-/// Makes the commit that completes a task on top of `parent`, if there is one to make.
-fn completed(repo: &Repo, parent: &CommitId, completion: Option<&Completion>) -> Result<CommitId> {
-    completion.map_or_else(|| Ok(parent.clone()), |it| it.commit(repo, parent))
 }
