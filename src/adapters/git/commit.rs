@@ -339,7 +339,8 @@ impl CommitMaker<'_> {
         program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
     }
 
-    /// Writes a text as an object, and returns its id.
+    /// Writes a text as an object, and returns its id. Git waits until its objects are on the disk, which
+    /// libgit2 does not.
     pub(super) fn write_blob(&self, text: &str) -> Result<String> {
         program::made(&self.root, &["hash-object", "-w", "--stdin"], text.as_bytes())
     }
