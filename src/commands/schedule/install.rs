@@ -13,7 +13,10 @@ use crate::{
     adapters::{process, terminal},
     cli::{InstallArgs, Keeper},
     commands::Invocation,
-    core::exit::{Exit, Failure, fail},
+    core::{
+        executor::shell_word,
+        exit::{Exit, Failure, fail},
+    },
     project::{config_layers, workspace::Workspace},
 };
 
@@ -233,12 +236,13 @@ impl Start {
     /// # Errors
     /// A line that is too long for cron.
     fn crontab(&self) -> Result<String, String> {
-        let words: Vec<String> = self.words(&["--due"]).iter().map(|word| quoted(word)).collect();
+        let words = self.words(&["--due"]);
+        let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
         let line = format!(
             "* * * * * PATH={} {} >>{} 2>&1",
-            quoted(&self.path),
+            shell_word(&self.path),
             words.join(" "),
-            quoted(&self.log)
+            shell_word(&self.log)
         );
         // cron ends the command at a percent sign.
         let line = line.replace('%', r"\%");
@@ -264,15 +268,6 @@ fn filled(template: &str, values: &[(&str, &str)]) -> String {
         rest = after;
     }
     text + rest
-}
-
-/// A word quoted for a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
