@@ -35,19 +35,11 @@ enum ReportFormat {
 impl ReportFormat {
     /// The format that the flags ask for, or the name of the file.
     fn of(options: &ReportArgs) -> Result<ReportFormat> {
-        if options.json {
-            return Ok(ReportFormat::Json);
-        }
-        if options.html {
-            return Ok(ReportFormat::Html);
-        }
-        if options.markdown {
-            return Ok(ReportFormat::Markdown);
-        }
-        let Some(file) = &options.file else {
-            return Ok(ReportFormat::Text);
-        };
-        match file.extension().and_then(|ending| ending.to_str()) {
+        let ending = options.file.as_ref().and_then(|file| file.extension()?.to_str());
+        match ending {
+            _ if options.json => Ok(ReportFormat::Json),
+            _ if options.html => Ok(ReportFormat::Html),
+            _ if options.markdown => Ok(ReportFormat::Markdown),
             Some("md" | "markdown") => Ok(ReportFormat::Markdown),
             Some("html" | "htm") => Ok(ReportFormat::Html),
             Some("json") => Ok(ReportFormat::Json),
