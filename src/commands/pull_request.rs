@@ -93,15 +93,13 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
 
 /// Opens the pull request of a run that has just ended, if something landed in it.
 pub(super) fn at_end(invocation: &Invocation) {
-    let has_landed = || {
-        Ok::<_, anyhow::Error>(!status::read_report(invocation, 1, Utc::now())?.landed.is_empty())
-    };
     let options = PullRequestArgs { push: true, ..PullRequestArgs::default() };
-    match has_landed()
-        .and_then(|has| if has { run(invocation, &options).map(drop) } else { Ok(()) })
-    {
-        Ok(()) => {}
-        Err(error) => terminal::say(&visible(&format!("no pull request: {error:#}"))),
+    let made = status::read_report(invocation, 1, Utc::now()).and_then(|report| {
+        let has_landed = !report.landed.is_empty();
+        if has_landed { run(invocation, &options).map(drop) } else { Ok(()) }
+    });
+    if let Err(error) = made {
+        terminal::say(&visible(&format!("no pull request: {error:#}")));
     }
 }
 
