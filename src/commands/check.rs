@@ -45,7 +45,8 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
         let file = read(&whole, &path.display().to_string());
         if let (Ok(file), true) = (&file, options.strict) {
-            found = remarks_of_file(whole.parent().unwrap_or(&whole), file.graph());
+            // Its paths start in its folder.
+            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[], 1, false);
         }
         (file.and_then(|file| judged(file, None)), History::default(), Policy::default())
     } else {
@@ -169,11 +170,6 @@ pub(super) fn remarks(workspace: &Workspace, graph: &TaskGraph) -> Vec<LintFindi
     let config = &workspace.config;
     let inherits = config.select == Select::Inherit;
     in_folder(workspace.root(), graph, &config.verify.0, config.jobs, inherits)
-}
-
-/// Returns the findings about a graph without a repository, whose paths start in this folder.
-fn remarks_of_file(folder: &Path, graph: &TaskGraph) -> Vec<LintFinding> {
-    in_folder(folder, graph, &[], 1, false)
 }
 
 fn in_folder(
