@@ -116,17 +116,10 @@ fn why(view: &View<'_>) -> Result<Exit> {
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
     let now = Utc::now();
     let task = TaskView::at(view, number, (false, &[]), now);
-    match task.kind().mark() {
-        StateMark::Ready => Ok(()),
-        StateMark::Stuck
-        | StateMark::Running
-        | StateMark::Waiting
-        | StateMark::Cancelled
-        | StateMark::Done => fail(
-            Exit::Error,
-            format!("`{}` cannot be claimed: it is {}", task.id, task.state_text(now)),
-        ),
+    if task.kind().mark() == StateMark::Ready {
+        return Ok(());
     }
+    fail(Exit::Error, format!("`{}` cannot be claimed: it is {}", task.id, task.state_text(now)))
 }
 
 fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {

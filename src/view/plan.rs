@@ -11,7 +11,7 @@ use super::{
     attempt::AttemptView,
     night::{NightView, Patience},
     state::{StateKind, StateTable, TaskCounts},
-    task::{TaskStanding, TaskView, standing},
+    task::{TaskStanding, TaskView},
     waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
 };
 use crate::core::{
@@ -258,25 +258,12 @@ impl GraphView {
             let state = view.state(number, now);
             graph.counts.add(view, number, state);
             let kind = StateKind::of(state);
-            let standing = match kind {
-                StateKind::Ready => {
-                    ready.push(view.key(number));
-                    continue;
-                }
-                StateKind::Cancelled => continue,
-                StateKind::Complete
-                | StateKind::InProgress
-                | StateKind::Parked
-                | StateKind::NeedsInput
-                | StateKind::Blocked
-                | StateKind::OnBranch
-                | StateKind::Conflicting
-                | StateKind::Retrying
-                | StateKind::RateLimited
-                | StateKind::Unreachable
-                | StateKind::Waiting => standing(view, number, (facts.live, &facts.attempts), now),
-            };
-            graph.tasks[kind].push(TaskView::of(view.graph.task(number), standing));
+            if kind == StateKind::Ready {
+                ready.push(view.key(number));
+            } else if kind != StateKind::Cancelled {
+                let running = (facts.live, &facts.attempts[..]);
+                graph.tasks[kind].push(TaskView::at(view, number, running, now));
+            }
         }
         ready.sort_unstable();
         let ready = ready.into_iter().map(|key| view.graph.task(key.number));
