@@ -124,7 +124,6 @@ fn stage(state: AttemptState) -> String {
 
 fn stages() -> Vec<String> {
     let mut all: Vec<String> = variants::all().into_iter().map(stage).collect();
-    all.dedup();
     all.sort();
     all.dedup();
     all

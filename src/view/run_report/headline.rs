@@ -119,7 +119,8 @@ impl Headline {
         .into_iter()
         .flatten()
         .collect();
-        let command = (can_run > 0).then(|| run_command(report));
+        let command = if run.paused { "ralph resume" } else { "ralph run" };
+        let command = (can_run > 0).then(|| command.to_owned());
         Headline {
             word: report.word(can_run).to_owned(),
             tone: report.tone(can_run),
@@ -131,12 +132,6 @@ impl Headline {
             command,
         }
     }
-}
-
-/// The command with which the run goes on.
-fn run_command(report: &RunReport) -> String {
-    let is_paused = report.run.paused;
-    if is_paused { "ralph resume" } else { "ralph run" }.to_owned()
 }
 
 /// How many tasks a run could work on or land at once.
