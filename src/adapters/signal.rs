@@ -5,7 +5,11 @@
 //! Handlers must be installed before the first agent starts, so that no signal is lost. Agents do
 //! not inherit them: `exec` resets every handled signal to its default.
 
-use std::{fs, io, thread};
+use std::{
+    fs, io,
+    sync::mpsc::{self, Receiver},
+    thread,
+};
 
 use signal_hook::{
     consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP},
@@ -54,6 +58,18 @@ pub fn listen(on_signal: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         .name("signals".to_owned())
         .spawn(move || signals.forever().for_each(on_signal))?;
     Ok(())
+}
+
+/// Delivers the signals of [`listen`] to a receiver.
+///
+/// # Errors
+/// Those of [`listen`].
+pub fn receive() -> io::Result<Receiver<i32>> {
+    let (sender, receiver) = mpsc::channel();
+    listen(move |number| {
+        let _ = sender.send(number);
+    })?;
+    Ok(receiver)
 }
 
 /// The name of a signal that [`listen`] delivers.

@@ -42,6 +42,13 @@ pub enum By {
     Prompt,
 }
 
+impl By {
+    /// The grouping of this name.
+    pub fn named(name: &str) -> Option<By> {
+        clap::ValueEnum::from_str(name, false).ok()
+    }
+}
+
 /// `ralph notify`.
 #[derive(Debug, Args)]
 pub struct NotifyArgs {

@@ -75,17 +75,12 @@ pub(super) fn stay() -> Result<()> {
 
 /// Waits for a signal that ends the process.
 fn until_signal() -> Result<Exit> {
-    let (tell, told) = mpsc::channel();
-    signal::listen(move |number| {
-        let _ = tell.send(number);
-    })
-    .context("listen for signals")?;
-    while let Ok(number) = told.recv() {
-        if number == signal::SUSPEND {
-            signal::suspend();
-            continue;
+    let signals = signal::receive().context("listen for signals")?;
+    while let Ok(number) = signals.recv() {
+        if number != signal::SUSPEND {
+            return Ok(Exit::Signal(number));
         }
-        return Ok(Exit::Signal(number));
+        signal::suspend();
     }
     Ok(Exit::Success)
 }
@@ -307,17 +302,11 @@ fn number<T: std::str::FromStr>(request: &HttpRequest, name: &str) -> Result<Opt
 }
 
 fn grouping(request: &HttpRequest) -> Result<By> {
-    match request.query("by") {
-        None | Some("task") => Ok(By::Task),
-        Some("day") => Ok(By::Day),
-        Some("agent") => Ok(By::Agent),
-        Some("model") => Ok(By::Model),
-        Some("story") => Ok(By::Story),
-        Some("prompt") => Ok(By::Prompt),
-        Some(_) => {
-            fail(Exit::Usage, "`by` must be `task`, `day`, `agent`, `model`, `story` or `prompt`")
-        }
-    }
+    let Some(by) = request.query("by").map_or(Some(By::Task), By::named) else {
+        let why = "`by` must be `task`, `day`, `agent`, `model`, `story` or `prompt`";
+        return fail(Exit::Usage, why);
+    };
+    Ok(by)
 }
 
 /// The interval for checking the files while a page is open.

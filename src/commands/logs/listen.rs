@@ -2,9 +2,7 @@
 //! `ralph attach`.
 
 use std::{
-    io,
     path::Path,
-    sync::mpsc::{self, Receiver},
     time::{Duration, Instant},
 };
 
@@ -67,7 +65,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
         listener.end_attempts(|_| true)?;
         return Ok(Exit::Success);
     }
-    let leaving = listener.wanted.attached.then(leaving).transpose()?;
+    let leaving = listener.wanted.attached.then(signal::receive).transpose()?;
     let mut looked = Instant::now();
     loop {
         match &leaving {
@@ -95,15 +93,6 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
             }
         }
     }
-}
-
-/// Returns the channel of signals that detach.
-fn leaving() -> io::Result<Receiver<i32>> {
-    let (sender, receiver) = mpsc::channel();
-    signal::listen(move |number| {
-        let _ = sender.send(number);
-    })?;
-    Ok(receiver)
 }
 
 struct Listener<'a> {
