@@ -155,8 +155,8 @@ impl TextPage {
     }
 
     /// A heading with its items; nothing where there are none.
-    pub(super) fn list(&mut self, heading: &str, items: impl Iterator<Item = String>) {
-        let mut items = items.peekable();
+    pub(super) fn list<T: ToString>(&mut self, heading: &str, items: impl IntoIterator<Item = T>) {
+        let mut items = items.into_iter().map(|item| item.to_string()).peekable();
         if items.peek().is_some() {
             let _ = writeln!(self.text, "{heading}:");
             self.items(items);
@@ -171,7 +171,7 @@ impl TextPage {
         let said = |is_in: &dyn Fn(DateTime<Utc>) -> bool| {
             messages.iter().filter(|it| is_in(it.at)).map(MessageView::line).collect::<Vec<_>>()
         };
-        self.list("Before it", said(&|at| at < attempt.started_at).into_iter());
+        self.list("Before it", said(&|at| at < attempt.started_at));
         self.line("Began", &full(attempt.started_at));
         if let Some(name) = &attempt.runs_on {
             self.line("Runs on", name);
@@ -188,13 +188,13 @@ impl TextPage {
         let mut log = JournalLog::default();
         self.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
         let is_after = |at| attempt.ended_at.is_some_and(|ended| ended < at);
-        self.list("After it", said(&is_after).into_iter());
+        self.list("After it", said(&is_after));
         let none = if files.is_empty() { " (gone)" } else { "" };
         self.line("Files", &format!("{}/{none}", attempt.log));
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
-        self.list("The end of its standard error", errors.iter().cloned());
-        self.list("The end of its output", output.iter().cloned());
-        self.list("From the output of the failed verify command", verify_output.iter().cloned());
+        self.list("The end of its standard error", errors);
+        self.list("The end of its output", output);
+        self.list("From the output of the failed verify command", verify_output);
         self.text
     }
 
@@ -209,15 +209,13 @@ impl TextPage {
         if !ended.continued.is_empty() {
             self.line("Continued", &continued(&ended.continued));
         }
-        let tools = ended.tools.iter().map(|(name, count)| format!("{name} {count}"));
-        self.list("Tools", tools);
+        self.list("Tools", ended.tools.iter().map(|(name, count)| format!("{name} {count}")));
         if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
             self.line("Rate-limited until", &full(until));
         }
-        let checks = evidence.verify.iter();
-        self.list("Verified", checks.map(|check| format!("{check}, {}", check.log)));
-        self.list("Left running", ended.swept.iter().cloned());
-        self.list("Locks removed", ended.unlocked.iter().cloned());
+        self.list("Verified", evidence.verify.iter().map(|it| format!("{it}, {}", it.log)));
+        self.list("Left running", &ended.swept);
+        self.list("Locks removed", &ended.unlocked);
         if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
             let more =
                 if evidence.has_landed() { format!("; `ralph diff{name}`") } else { String::new() };
@@ -233,16 +231,12 @@ impl TextPage {
             Some(Autocommit::Off) => self.line("Not committed", "`autocommit` is off"),
             None => {}
         }
-        self.list("Left uncommitted", evidence.leftovers.iter().cloned());
-        self.list("Missing", evidence.missing.iter().cloned());
-        self.list("Git's hooks or settings that changed", evidence.tampered.iter().cloned());
-        let decides = evidence.verify_inputs_changed.iter().cloned();
-        self.list("Changed although it decides what is checked", decides);
-        self.list("Changed tests that existed", evidence.tests_changed.iter().cloned());
-        self.list(
-            "Takes back the landed work of",
-            evidence.takes_back.iter().map(ToString::to_string),
-        );
+        self.list("Left uncommitted", &evidence.leftovers);
+        self.list("Missing", &evidence.missing);
+        self.list("Git's hooks or settings that changed", &evidence.tampered);
+        self.list("Changed although it decides what is checked", &evidence.verify_inputs_changed);
+        self.list("Changed tests that existed", &evidence.tests_changed);
+        self.list("Takes back the landed work of", &evidence.takes_back);
         if let Some(review) = &evidence.review {
             self.line("Review", &review.to_string());
             self.list("Findings", review.findings.iter().map(ReviewFinding::line));
@@ -255,7 +249,7 @@ impl TextPage {
             let restore = format!("`ralph restore{name}` makes a branch of it");
             self.line("Kept", &format!("{pinned}; {restore}"));
         }
-        self.list("Not kept", ended.unpinned.iter().cloned());
+        self.list("Not kept", &ended.unpinned);
     }
 }
 

@@ -355,13 +355,13 @@ fn text(details: &TaskDetails) -> String {
         }
     }
     let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
-    page.list(&format!("Verify{origin}"), verify.iter().map(|it| first_line(it).into_owned()));
-    page.list("Depends on", neighbors(&details.depends_on).into_iter());
+    page.list(&format!("Verify{origin}"), verify.iter().map(|it| first_line(it)));
+    page.list("Depends on", neighbors(&details.depends_on));
     let heading = match details.unfinished_dependents {
         0 => "Dependents".to_owned(),
         count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
     };
-    page.list(&heading, neighbors(&details.dependents).into_iter());
+    page.list(&heading, neighbors(&details.dependents));
     let mut page = page.text;
     if let Some(description) = fields.get("description").and_then(Value::as_str) {
         let text = visible_lines(description);
