@@ -29,7 +29,7 @@ pub struct Which {
 }
 
 /// The limits of a run and of its attempts.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct LimitArgs {
     /// End an attempt after this long [default: 2h]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]

@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
-use serde_json::json;
 
 use self::{
     agent::{DraftSlot, EndedCall},
@@ -22,7 +21,10 @@ use self::{
     target::{CheckedDraft, DraftTarget},
 };
 use super::{
-    Invocation, end_with_git, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent,
+    Invocation, end_with_git, graph,
+    init::Wizard,
+    inside::SurroundingAttempt,
+    run::{given_agent, limits},
     task_editor::read_text,
 };
 use crate::{
@@ -30,7 +32,7 @@ use crate::{
         signal,
         terminal::{self, Paint},
     },
-    cli::DraftArgs,
+    cli::{DraftArgs, LimitArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
@@ -41,7 +43,6 @@ use crate::{
         spend::{Reached, Spend},
     },
     project::{
-        config::ConfigLayer,
         event_store::{EventStore, new_run_id},
         fatal,
         workspace::{Workspace, typed},
@@ -62,7 +63,9 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     if let Some(around) = SurroundingAttempt::of(&workspace) {
         return Err(around.refuse("draft"));
     }
-    workspace.set_flags(flags(&options))?;
+    let (timeout, max_cost) = (options.timeout, options.max_cost);
+    let given = LimitArgs { timeout, max_cost, ..LimitArgs::default() };
+    workspace.set_flags(limits(None, None, &given))?;
     let target = DraftTarget::open(&workspace, options.extend, options.split.as_deref())?;
     if let Some(path) = &options.keep {
         let text = read_text(invocation, path, prompt::LONGEST)?;
@@ -143,16 +146,6 @@ fn make(
 
 /// SIGINT, for a terminal that gives no other reason.
 const INTERRUPT: i32 = 2;
-
-/// The settings from flags.
-fn flags(options: &DraftArgs) -> ConfigLayer {
-    let timeout = options.timeout.map(|length| json!(duration::text(length)));
-    let max_cost = options.max_cost.map(|sum| json!(sum));
-    [("timeout", timeout), ("max_cost", max_cost)]
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect()
-}
 
 /// The error for a draft that a signal ended.
 fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
