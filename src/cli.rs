@@ -12,12 +12,13 @@ mod tool;
 use std::{
     ffi::OsString,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::core::exit::{Exit, Failure};
+pub use complete::registration;
 pub use edit::*;
 pub use help::Flags;
 pub use look::*;
@@ -299,11 +300,6 @@ fn print_help(topic: &[String]) -> anyhow::Result<Option<Cli>> {
 fn usage(error: &clap::Error) -> anyhow::Error {
     let text = error.render().to_string();
     Failure::drawn(Exit::Usage, text.trim_end().to_owned()).into()
-}
-
-/// The script that makes a shell ask `program` for completions.
-pub fn registration(shell: &str, program: &Path) -> String {
-    complete::registration(shell, program)
 }
 
 /// The manual pages with their file names, that of `ralph` itself first.

@@ -42,8 +42,8 @@ pub(super) fn shells() -> Vec<&'static str> {
     Shells::builtins().names().collect()
 }
 
-/// The registration script of a shell.
-pub(super) fn registration(shell: &str, program: &Path) -> String {
+/// The script that makes a shell ask `program` for completions.
+pub fn registration(shell: &str, program: &Path) -> String {
     let mut script = Vec::new();
     if let Some(shell) = Shells::builtins().completer(shell) {
         let program = program.display().to_string();
