@@ -370,10 +370,10 @@ impl History {
     /// The costs of the last day with their times.
     pub fn recent_costs(&self) -> impl Iterator<Item = (DateTime<Utc>, f64)> {
         let highest = self.spend().highest_cost;
-        let open = self.active.spent().map(move |(at, spend)| {
-            let assumed = f64::from(spend.unknown_cost) * highest;
-            (*at, spend.cost_usd + assumed)
-        });
+        let open = self
+            .active
+            .spent()
+            .map(move |(at, spend)| (*at, spend.cost_usd + spend.assumed_for_unknown(highest)));
         self.recent.iter().copied().chain(open)
     }
 
@@ -408,10 +408,12 @@ impl History {
         }
         self.ended += 1;
         let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);
-        self.run.close(id, self.ended, began, ended);
+        let price = self.samples.dearest(ended.agent.as_ref());
+        self.run.close(id, (self.ended, began), ended, price);
         self.run.note_unused(ended.verdict, is_of_run);
         self.apply_provider_error(record.timestamp, began, ended);
-        let assumed = spend::has_unknown_cost(ended).then_some(self.run.spend.highest_cost);
+        let assumed = price.unwrap_or(self.run.spend.highest_cost);
+        let assumed = spend::has_unknown_cost(ended).then_some(assumed);
         let cost = ended.usage.cost_usd.or(assumed.filter(|cost| *cost > 0.0));
         self.add_cost(record.timestamp, cost);
         let complete = ended.verdict == Verdict::Complete;
@@ -423,7 +425,7 @@ impl History {
         self.note_landing(id, ended);
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
-            past.close(record.timestamp, ended, (had_agent, at));
+            past.close(record.timestamp, ended, (had_agent, at, price));
         });
         if let Some(id) = id {
             self.active.end(id);

@@ -1,7 +1,7 @@
 //! The cost of attempts, and limits on it.
 //!
 //! A cost that an agent does not report is unknown. It is shown as unknown, never as zero, and
-//! limits count it as the highest known cost of an attempt.
+//! limits count it as the highest known cost of an attempt of the same agent, else of any.
 
 use std::{fmt, time::Duration};
 
@@ -29,6 +29,12 @@ pub struct Spend {
     /// The number of attempts with unknown cost.
     #[serde(skip_serializing_if = "is_default")]
     pub unknown_cost: u32,
+    /// How many of these are counted by `assumed_usd`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub assumed: u32,
+    /// What limits count for them, in US dollars.
+    #[serde(skip_serializing_if = "is_default")]
+    pub assumed_usd: f64,
     /// The highest reported cost of an attempt, in US dollars.
     #[serde(skip_serializing_if = "is_default")]
     pub highest_cost: f64,
@@ -50,6 +56,8 @@ impl Spend {
             attempts: 1,
             cost_usd: usage.cost_usd.unwrap_or_default(),
             unknown_cost: u32::from(is_unknown(usage, outcome)),
+            assumed: 0,
+            assumed_usd: 0.0,
             highest_cost: usage.cost_usd.unwrap_or_default(),
             tokens: usage.tokens.unwrap_or_default(),
             unknown_tokens: u32::from(usage.tokens.is_none()),
@@ -71,9 +79,12 @@ impl Spend {
         })
     }
 
-    /// Adds an attempt.
-    pub fn add(&mut self, ended: &AttemptResult) {
-        let of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
+    /// Adds an attempt. `price` is the highest known cost of an attempt of its agent.
+    pub fn add(&mut self, ended: &AttemptResult, price: Option<f64>) {
+        let mut of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
+        if let (1, Some(price)) = (of_one.unknown_cost, price) {
+            (of_one.assumed, of_one.assumed_usd) = (1, price);
+        }
         *self = self.plus(&of_one);
     }
 
@@ -84,6 +95,8 @@ impl Spend {
             attempts: self.attempts + other.attempts,
             cost_usd: self.cost_usd + other.cost_usd,
             unknown_cost: self.unknown_cost + other.unknown_cost,
+            assumed: self.assumed + other.assumed,
+            assumed_usd: self.assumed_usd + other.assumed_usd,
             highest_cost: self.highest_cost.max(other.highest_cost),
             tokens: self.tokens.plus(other.tokens),
             unknown_tokens: self.unknown_tokens + other.unknown_tokens,
@@ -98,6 +111,8 @@ impl Spend {
             attempts: self.attempts.saturating_sub(first.attempts),
             cost_usd: (self.cost_usd - first.cost_usd).max(0.0),
             unknown_cost: self.unknown_cost.saturating_sub(first.unknown_cost),
+            assumed: self.assumed.saturating_sub(first.assumed),
+            assumed_usd: (self.assumed_usd - first.assumed_usd).max(0.0),
             highest_cost: self.highest_cost,
             tokens: self.tokens.minus(first.tokens),
             unknown_tokens: self.unknown_tokens.saturating_sub(first.unknown_tokens),
@@ -105,10 +120,15 @@ impl Spend {
         }
     }
 
-    /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive
-    /// known one.
+    /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive known
+    /// one of its agent, else of any.
     pub fn assumed_cost(&self) -> f64 {
-        self.cost_usd + f64::from(self.unknown_cost) * self.highest_cost
+        self.cost_usd + self.assumed_for_unknown(self.highest_cost)
+    }
+
+    /// What limits count for the attempts of unknown cost; `highest` for one whose agent told none.
+    pub(crate) fn assumed_for_unknown(&self, highest: f64) -> f64 {
+        self.assumed_usd + f64::from(self.unknown_cost.saturating_sub(self.assumed)) * highest
     }
 
     /// The sum of the costs, in US dollars, if all are known.
@@ -185,8 +205,8 @@ impl fmt::Display for Reached {
                 match spent.unknown_cost {
                     0 => f.write_str(")"),
                     count => {
-                        let each = dollars(spent.highest_cost);
-                        write!(f, ", and {count} of unknown cost counted as {each} each)")
+                        let assumed = dollars(spent.assumed_for_unknown(spent.highest_cost));
+                        write!(f, ", and {count} of unknown cost counted as {assumed})")
                     }
                 }
             }
@@ -283,18 +303,25 @@ mod tests {
     fn unknown_cost_is_not_zero() {
         let mut spend = Spend::default();
         let mut ended = end(1, Verdict::Failed);
-        spend.add(&ended);
+        spend.add(&ended, None);
         assert_eq!(spend.cost(), "unknown");
         // An attempt without an agent costs nothing.
-        spend.add(&AttemptResult {
-            outcome: Outcome::NotStarted { error: String::new() },
-            ..end(1, Verdict::BaselineBroken)
-        });
+        spend.add(
+            &AttemptResult {
+                outcome: Outcome::NotStarted { error: String::new() },
+                ..end(1, Verdict::BaselineBroken)
+            },
+            None,
+        );
         assert_eq!(spend.cost(), "unknown");
         ended.usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
-        spend.add(&ended);
+        spend.add(&ended, None);
         assert_eq!(spend.cost(), "$0.25 and 1 unknown");
         assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 3, 3));
+        // One of an agent that told what it cost before, and one of another.
+        ended.usage = Usage::default();
+        spend.add(&ended, Some(0.05));
+        assert!((spend.assumed_cost() - (0.25 + 0.25 + 0.05)).abs() < 1e-9);
         assert_eq!((dollars(0.0), dollars(0.0042)), ("$0.00".to_owned(), "$0.0042".to_owned()));
     }
 
@@ -311,7 +338,7 @@ mod tests {
         let limit = Budget { cost: Some(5.0), ..blank };
         assert_eq!(
             limit.reached(&unknown, None, [], at(31)).map(|reached| reached.to_string()).as_deref(),
-            Some("$5.00 per run ($2.00 spent, and 2 of unknown cost counted as $1.50 each)")
+            Some("$5.00 per run ($2.00 spent, and 2 of unknown cost counted as $3.00)")
         );
         let limit = Budget { cost: Some(5.01), ..blank };
         assert_eq!(limit.reached(&unknown, None, [], at(31)), None);

@@ -293,12 +293,12 @@ impl RunHistory {
     pub(super) fn close(
         &mut self,
         id: Option<&TaskId>,
-        at: u64,
-        began: u64,
+        (at, began): (u64, u64),
         ended: &AttemptResult,
+        price: Option<f64>,
     ) {
         self.last_completed = ended.verdict == Verdict::Complete;
-        self.spend.add(ended);
+        self.spend.add(ended, price);
         self.paid.add(ended);
         if !failed_to_start(ended) {
             (self.starts_failed, self.start_failed_at) = (0, 0);

@@ -51,6 +51,12 @@ impl AttemptSamples {
         self.0.iter()
     }
 
+    /// The highest known cost of an attempt of this agent, in US dollars.
+    pub(super) fn dearest(&self, agent: Option<&String>) -> Option<f64> {
+        let own = self.0.iter().filter(|it| agent.is_some() && it.agent.as_ref() == agent);
+        own.filter_map(|it| it.cost_usd).reduce(f64::max)
+    }
+
     /// Adds an attempt that ended then, if it says something about others: one whose agent did not
     /// start, or that somebody ended, does not.
     pub(super) fn add(&mut self, open: &ActiveAttempt, at: DateTime<Utc>, ended: &AttemptResult) {

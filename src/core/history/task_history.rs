@@ -193,6 +193,8 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
         attempts: 0,
         cost_usd: 0.0,
         unknown_cost: 0,
+        assumed: 0,
+        assumed_usd: 0.0,
         highest_cost: 0.0,
         tokens: Tokens { input: 0, output: 0, cache_read: 0, cache_write: 0 },
         unknown_tokens: 0,
@@ -237,7 +239,7 @@ impl TaskHistory {
     /// forgotten that.
     pub fn spend_with(&self, ended: &AttemptResult) -> Spend {
         let mut alone = Spend::default();
-        alone.add(ended);
+        alone.add(ended, None);
         if self.spend.attempts > 0 { self.spend } else { alone }
     }
 
@@ -249,12 +251,13 @@ impl TaskHistory {
             && (&red.command, &red.last_line) == (&before.command, &before.last_line)
     }
 
-    /// Takes the end of an attempt, which is the `at`th of all.
+    /// Takes the end of an attempt, which is the `at`th of all; `price` is what one of its agent costs at
+    /// most.
     pub(super) fn close(
         &mut self,
         time: DateTime<Utc>,
         ended: &AttemptResult,
-        (had_agent, at): (bool, u64),
+        (had_agent, at, price): (bool, u64, Option<f64>),
     ) {
         self.attempts = self.attempts.max(ended.attempt);
         self.asks = ended.verdict == Verdict::NeedsInput;
@@ -268,7 +271,7 @@ impl TaskHistory {
             // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
             self.left.clone_from(&ended.pinned);
         }
-        self.spend.add(ended);
+        self.spend.add(ended, price);
         if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
             (&ended.evidence.merge, ended.evidence.red())
             && !self.owed.contains(&red.command)
