@@ -7,6 +7,7 @@ use super::{LandingNext, LandingQueue, QueueTrial, QueuedWork, TrialChecks, emit
 use crate::{
     commit_id::CommitId,
     event::{CheckEvent, Held},
+    graph::task::TaskId,
     run::{
         Situation,
         command::{AttemptId, LandingCommand, TrialRun},
@@ -74,8 +75,20 @@ pub(super) struct Known {
     green: VecDeque<(CommitId, Vec<String>)>,
     /// What failed on commits of the branch, each with the attempt that was the first to be asked about.
     red: Vec<(CommitId, CheckResult, AttemptId)>,
+    /// What failed with work on top of commits on which it passed, since then.
+    blamed: Vec<(CommitId, CheckResult, TaskId)>,
     /// The commands that failed beside others, and then alone as well: others do not disturb them.
     undisturbed: BTreeSet<String>,
+}
+
+/// Whether two commands fail in the same way.
+fn fails_alike(one: &CheckResult, other: &CheckResult) -> bool {
+    // Numbers are times and addresses.
+    let words = |check: &CheckResult| {
+        let line = check.last_line.as_deref().unwrap_or_default();
+        line.replace(|letter: char| letter.is_ascii_digit(), "")
+    };
+    one.command == other.command && one.outcome == other.outcome && words(one) == words(other)
 }
 
 impl Known {
@@ -101,6 +114,22 @@ impl Known {
     fn passes(&self, commit: &CommitId, command: &String) -> bool {
         let mut green = self.green.iter();
         green.any(|(at, commands)| at == commit && commands.contains(command))
+    }
+
+    /// Forgets that a command passes on a commit if two tasks fail there in the same way: the machine may
+    /// have changed since.
+    fn doubt(&mut self, commit: &CommitId, check: &CheckResult, id: &TaskId) {
+        let is_of = |(at, red, _): &(CommitId, CheckResult, TaskId)| {
+            at == commit && red.command == check.command
+        };
+        let is_other = |blamed: &&(CommitId, CheckResult, TaskId)| {
+            is_of(blamed) && fails_alike(&blamed.1, check) && blamed.2 != *id
+        };
+        if self.blamed.iter().any(|blamed| is_other(&blamed)) {
+            self.blamed.retain(|blamed| !is_of(blamed));
+            let green = self.green.iter_mut().filter(|(at, _)| at == commit);
+            green.for_each(|(_, commands)| commands.retain(|command| *command != check.command));
+        }
     }
 
     /// How a command fails on a commit, and the first attempt that was asked about it.
@@ -236,6 +265,9 @@ impl LandingQueue {
         let (onto, branch) = (onto.clone(), work.target.clone());
         // A command that the task adds says nothing where its work is missing.
         let is_own = work.own.contains(&check.command);
+        if !is_own {
+            self.known.doubt(&onto, check, &work.id.task_id);
+        }
         let is_good = is_own && (onto == *tip || self.known.has(&onto));
         if !is_good && !self.known.knows(&onto, &check.command) {
             if onto != *tip {
@@ -249,15 +281,8 @@ impl LandingQueue {
             return vec![LandingCommand::CheckOut { leader, onto, slot }.into()].into();
         }
         let Question { work, check, resolved, flaky, .. } = self.questions.remove(at);
-        // Numbers are times and addresses.
-        let words = |check: &CheckResult| {
-            let line = check.last_line.as_deref().unwrap_or_default();
-            line.replace(|letter: char| letter.is_ascii_digit(), "")
-        };
-        let is_same =
-            |red: &CheckResult| red.outcome == check.outcome && words(red) == words(&check);
         let red = self.known.fails(&onto, &check.command);
-        let red = red.filter(|(_, red, _)| !is_own && is_same(red));
+        let red = red.filter(|(_, red, _)| !is_own && fails_alike(red, &check));
         let already = red.is_some();
         // A task may be there to mend it. That several fail in this way says that they are not, and so
         // do several attempts where another task would mend it.
@@ -270,6 +295,9 @@ impl LandingQueue {
             // It would have been a conflict.
             Merge::Conflict { branch, onto, paths: resolved }
         } else {
+            if !already && !is_own {
+                self.known.blamed.push((onto.clone(), check.clone(), work.id.task_id.clone()));
+            }
             Merge::Red { branch, onto, already, flaky }
         };
         ended(work, merge, vec![check])
@@ -311,7 +339,6 @@ impl LandingQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::task::TaskId;
 
     /// A question about work on the tip, which failed twice.
     fn question(name: &str) -> Question {
@@ -334,6 +361,36 @@ mod tests {
             log: String::new(),
             no_test: false,
         }
+    }
+
+    #[test]
+    fn what_fails_alike_with_two_tasks_is_run_again_without_either() {
+        let mut queue = LandingQueue::default();
+        let tip = CommitId::from("tip");
+        let passed = |queue: &mut LandingQueue| queue.known.passed(&tip, &["check".to_owned()]);
+        passed(&mut queue);
+        let mut answer = |queue: &mut LandingQueue, name: &str, line: &str| {
+            let last_line = Some(line.to_owned());
+            let check = CheckResult { last_line, ..red() };
+            queue.questions = vec![Question { check, ..question(name) }];
+            let next = queue.answer(0, &tip, false);
+            next.ended.into_iter().next().map(|end| end.landing.merge)
+        };
+        let blamed = Merge::Red {
+            branch: "main".to_owned(),
+            onto: tip.clone(),
+            already: false,
+            flaky: false,
+        };
+        // Another attempt at the same task, or another failure, tells nothing of the machine.
+        for (name, line) in [("first", "no service"), ("first", "no service"), ("second", "2 of 3")]
+        {
+            assert_eq!(answer(&mut queue, name, line), Some(blamed.clone()), "{name}");
+        }
+        assert_eq!(answer(&mut queue, "third", "no service"), None);
+        passed(&mut queue);
+        assert_eq!(answer(&mut queue, "third", "no service"), Some(blamed));
+        assert_eq!(answer(&mut queue, "fourth", "no service"), None);
     }
 
     #[test]
