@@ -242,11 +242,15 @@ fn guard() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Turns to the branch of a run, whatever the checkout is on. Returns the branch if it is another one.
+/// Turns to the branch of a run, whatever the checkout is on, unless it is merged there. Returns the
+/// branch if it is another one.
 fn turn_to(workspace: &mut Workspace, of_run: Option<String>) -> Result<Option<String>> {
     let is_other = of_run.is_some() && of_run != landing_branch(workspace)?;
     let Some(branch) = of_run.filter(|_| is_other) else { return Ok(None) };
-    if workspace.repo.branch(&branch)?.is_none() {
+    let Some(tip) = workspace.repo.landings().tip(&branch)? else { return Ok(None) };
+    if let Some(head) = workspace.repo.head()?.commit
+        && workspace.repo.is_ancestor(&tip.commit, &head)?
+    {
         return Ok(None);
     }
     let onto = ("onto".to_owned(), branch.clone().into());

@@ -23,6 +23,7 @@ use crate::{
     cli::TakeBackArgs,
     core::{
         commit_id::CommitId,
+        executor::shell_word,
         exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
         history::attempt_log::{AttemptLog, LogDetail},
@@ -93,6 +94,11 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
     open_in_file(&mut editor, &back.tasks)?;
     let followed = land::land(&editor.workspace, &branch, false)?;
     tell(&back, &commit, followed, options.json)?;
+    let here = editor.workspace.repo.head()?.branch;
+    if let Some(here) = here.filter(|here| *here != branch) {
+        let (branch, here) = (shell_word(&branch), visible(&here));
+        terminal::say(&format!("`git merge {branch}` brings that to `{here}`, where you are"));
+    }
     Ok(Exit::Success)
 }
 
