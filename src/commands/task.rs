@@ -119,17 +119,27 @@ pub fn complete(invocation: &Invocation, options: TaskCompleteArgs) -> Result<Ex
     }
     let mut editor = TaskEditor::open(invocation)?;
     let (id, number) = find(&editor.file, &id)?;
-    let is_unproved = editor.store.history().of(&id).is_doubtful();
+    let past = editor.store.history().of(&id);
+    let (is_unproved, kept) = (past.is_doubtful(), past.left.clone());
     if editor.status(number) == Status::Complete && !is_unproved {
         return success(&format!("{id} is already complete\n"));
     }
     let at = rfc3339(Utc::now());
     let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
     let old = editor.write(&id, Write::Complete { at: &at }, None, &command)?;
-    success(&match old {
-        Status::Complete => format!("{id}: accepted without a proof\n"),
-        _ => format!("{id}: {old} -> complete\n"),
-    })
+    if old == Status::Complete {
+        return success(&format!("{id}: accepted without a proof\n"));
+    }
+    let repo = &editor.workspace.repo;
+    let work = kept.map(|name| repo.commit_of(&name)).transpose()?.flatten();
+    if let (Some(work), Some(head)) = (work, repo.head()?.commit)
+        && !repo.is_ancestor(&work, &head)?
+    {
+        terminal::say(&format!(
+            "the work of its last attempt has not landed; `ralph restore {id}` makes a branch of it"
+        ));
+    }
+    success(&format!("{id}: {old} -> complete\n"))
 }
 
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
