@@ -13,7 +13,7 @@ use crate::{
     },
     project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},
     runner::{self, RunOptions},
-    view::lines::{counted, few, ids},
+    view::lines::{counted, few},
 };
 
 /// What a person should know before a run starts, with what can be done about it.
@@ -42,19 +42,6 @@ pub(super) fn notes(
     }
     if let Some(why) = workspace.repo.commits().signing_fault() {
         notes.push(format!("warning: the commits of `ralph` will not be signed: {why}"));
-    }
-    // Another branch than that of the checkout gets such a task with its work.
-    let unknown = match &workspace.config.onto {
-        Some(_) => Vec::new(),
-        None => workspace.uncommitted_tasks(file.graph()).unwrap_or_default(),
-    };
-    if !unknown.is_empty() {
-        let (count, ids) = (counted(unknown.len(), "task"), ids(&unknown));
-        notes.push(format!(
-            "warning: {count} not committed, so no commit will say that they are complete: {ids}; \
-             commit `{}`",
-            file.name()
-        ));
     }
     let remarks = if remarks { check::remarks(workspace, file.graph()).len() } else { 0 };
     if remarks > 0 {

@@ -92,13 +92,6 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     };
     let place = editor.file.line_of(editor.number(&id)?);
     editor.print(&id, options.json, &format!("{id}: added at {name}:{place}, {standing}"))?;
-    let is_live = editor.workspace.is_live(editor.store.history())?;
-    if is_live && !editor.workspace.uncommitted_tasks(editor.file.graph())?.is_empty() {
-        terminal::say(&format!(
-            "commit `{name}` before the run completes the task: without that, no commit will say \
-             that it is complete"
-        ));
-    }
     Ok(Exit::Success)
 }
 

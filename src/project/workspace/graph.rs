@@ -16,10 +16,7 @@ use crate::{
         select::Policy,
         verdict::{Merge, Verdict},
     },
-    project::{
-        config::Select,
-        graph_file::{GraphFile, read_graph},
-    },
+    project::{config::Select, graph_file::GraphFile},
     regular_file,
 };
 
@@ -130,21 +127,6 @@ impl Workspace {
         let texts = commits.texts(self, Some(file.text()))?;
         // What does not fit together is said by the run.
         Ok(texts.and_then(|(_, text)| file.with_text(&text).ok()).unwrap_or(file))
-    }
-
-    /// The tasks of the graph that the last commit does not have: when they are complete, only the
-    /// file in the checkout says so. None of them if the graph is not tracked at all.
-    ///
-    /// # Errors
-    /// Errors of git.
-    pub fn uncommitted_tasks(&self, graph: &TaskGraph) -> Result<Vec<TaskId>> {
-        let head = self.repo.head()?.commit;
-        let text = head.map(|head| self.committed_text(&head)).transpose()?.flatten();
-        let Some(Ok(committed)) = text.map(|text| read_graph(&self.graph_name(), &text)) else {
-            return Ok(Vec::new());
-        };
-        let ids = graph.tasks().iter().map(|task| &task.id);
-        Ok(ids.filter(|id| committed.number(id).is_none()).cloned().collect())
     }
 
     /// The graph at the start of an attempt, as if the file still had that text. None if there is
