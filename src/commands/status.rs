@@ -222,7 +222,7 @@ fn text_of_loop(view: &RunView, now: DateTime<Utc>) -> String {
     for run in view.earlier_runs.iter().take(EARLIER) {
         let began = run.started_at.map_or(String::new(), full);
         let number = run.number;
-        let text = format!("{began}, {}; `ralph status --run {number}`", run.text());
+        let text = format!("{began}, {}; {}", run.text(), view.command_of(number));
         line(&format!("Run {number}"), &text);
     }
     if let Some(beat) = view.last_beat_seconds {

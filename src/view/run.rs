@@ -189,6 +189,12 @@ pub struct RunFacts {
 }
 
 impl RunView {
+    /// The command that shows the run of this number in its place.
+    pub fn command_of(&self, number: usize) -> String {
+        let name = self.name.as_ref().map_or(String::new(), |name| format!(" --name {name}"));
+        format!("`ralph status --run {number}{name}`")
+    }
+
     /// The newest run of a history.
     pub fn of(history: &History, mut facts: RunFacts, now: DateTime<Utc>) -> RunView {
         let live = facts.standing.goes_on();
