@@ -58,7 +58,7 @@ pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
     }
     let items = ReviewView::of(items).to_review;
     if items.is_empty() {
-        return success("nothing to review: all that landed was reviewed\n");
+        return success("nothing is left to review\n");
     }
     if terminal::can_ask() && terminal::stdout_is_terminal() {
         return dialog(invocation, editor, &items);

@@ -19,8 +19,8 @@ use crate::{
     agents::{reset::NearLimit, transcript::Usage},
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, DiagnosisEnd, Event, Slept,
-        StopReason, StopRequest, record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildAgent, DiagnosisEnd, Event,
+        LandingEvent, RequestEvent, Slept, StopReason, StopRequest, record::Record,
     },
     executor::LOCAL,
     graph::{
@@ -207,6 +207,19 @@ impl History {
         self.run.note_time(record);
         self.active.with(id, |active| active.awaits = None);
         record.event.effect().apply(record, self);
+    }
+
+    /// Applies an event after the end of the newest run, if it says what became of work that has landed.
+    pub fn apply_to_landed(&mut self, record: &Record) {
+        let newest = self.of(record.task_id.as_ref().map_or("", TaskId::as_str)).attempts;
+        let event = &record.event;
+        let is_proof = |attempt: u32| attempt == newest;
+        if matches!(event, Event::Request(RequestEvent::Reviewed { .. }))
+            || matches!(event, Event::Landing(LandingEvent::TakenBack(_)))
+            || matches!(event, Event::Check(CheckEvent::Proved { attempt, .. }) if is_proof(*attempt))
+        {
+            record.event.effect().apply(record, self);
+        }
     }
 
     /// Starts a wait of the schedule.

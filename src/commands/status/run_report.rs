@@ -171,7 +171,7 @@ struct EarlierRun {
 }
 
 /// Reads an earlier run from the journal, as it stood when it ended. What later runs made of the
-/// attempts that it left open is known, too.
+/// attempts that it left open is known, too, and what became of its work.
 fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
     let each = |see: &mut dyn FnMut(&Record)| {
         let take = |record: Option<&Record>| record.into_iter().for_each(&mut *see);
@@ -205,7 +205,10 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
             matches!(record.event, Event::Request(RequestEvent::StopRequested(_))) && is_over;
         if begun <= meant || begun == meant + 1 && (at <= last && !is_over || ends_pause) {
             history.apply(record);
-        } else if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
+            return;
+        }
+        history.apply_to_landed(record);
+        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
             && history.active.of(id).is_some_and(|open| open.attempt == ended.attempt)
         {
             closed_later.push((id.clone(), ended.clone(), record.timestamp));

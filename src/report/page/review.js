@@ -19,7 +19,7 @@ export const reviewView = {
     const all = review.to_review;
     const head = h("div", { class: "view-head" }, h("div", null, h("h1", null, all.length ? `${all.length} to review` : "Review"),
       h("p", { class: "faint" }, "Landed work that nobody has looked at, the riskiest first.")));
-    if (!all.length) return [head, panel("To review", { count: 0 }, empty("Nothing to review: all that landed was reviewed."))];
+    if (!all.length) return [head, panel("To review", { count: 0 }, empty("Nothing is left to review."))];
     const item = chosen(review, route);
     return [head, h("div", { class: "columns is-review" },
       h("div", { class: "main-column" }, item ? shown(item, details) : panel("Not here", null, empty(`\`${route.id}\` has no landed work to review.`))),

@@ -100,7 +100,7 @@ impl RunReport {
             page.text(Style::Warn, &format!("Waiting: {}", waiting.text(now)));
         }
         if let Some(newer) = self.newer_runs.first() {
-            past_run(&mut page, newer);
+            past_run(&mut page, &self.run, newer);
         }
         for executor in &self.run.unreachable {
             let text = executor.text(self.run.goes_on(), now);
@@ -210,7 +210,7 @@ impl RunReport {
         }
         if !self.landed.is_empty() {
             let diff = if page.is_narrow() { "" } else { ", `ralph diff ID`" };
-            match self.landed.iter().filter(|task| !task.reviewed).count() {
+            match self.landed.iter().filter(|task| task.is_to_review()).count() {
                 0 => page.heading("landed:"),
                 n => page.heading_with("landed", &format!("{n} to review: `ralph review`{diff}")),
             }
@@ -327,16 +327,16 @@ impl RunReport {
         page.row(Style::Faint, &text, "");
         page.row(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
-            past_run(page, earlier);
+            past_run(page, run, earlier);
         }
     }
 }
 
-/// Another run, and how to see it.
-fn past_run(page: &mut ReportPage, run: &PastRunView) {
+/// A run before or after `shown`, and how to see it.
+fn past_run(page: &mut ReportPage, shown: &RunView, run: &PastRunView) {
     let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
     let text = format!("Run {number}: {began}, {}", run.text());
-    page.row(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
+    page.row(Style::Faint, &text, &format!("; {}", shown.command_of(number)));
 }
 
 fn plain_loops(loops: &[TaskId]) -> String {
@@ -414,6 +414,11 @@ impl Attention {
 }
 
 impl LandedTask {
+    /// Whether it has work that nobody has reviewed.
+    fn is_to_review(&self) -> bool {
+        !self.reviewed && !self.commits.is_empty()
+    }
+
     fn show(&self, page: &mut ReportPage, fold: Fold) {
         let first = self.commits.first().map(|commit| commit.subject.as_str());
         let title = self.title.as_deref().filter(|title| *title != self.id.as_str());

@@ -369,7 +369,7 @@ mod tests {
         let tip = CommitId::from("tip");
         let passed = |queue: &mut LandingQueue| queue.known.passed(&tip, &["check".to_owned()]);
         passed(&mut queue);
-        let mut answer = |queue: &mut LandingQueue, name: &str, line: &str| {
+        let answer = |queue: &mut LandingQueue, name: &str, line: &str| {
             let last_line = Some(line.to_owned());
             let check = CheckResult { last_line, ..red() };
             queue.questions = vec![Question { check, ..question(name) }];
