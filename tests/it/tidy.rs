@@ -584,7 +584,7 @@ fn no_type_has_many_methods() {
 /// the same; 145 review those that are proved as well; 60 let a key that does not answer, a broken graph file
 /// and removed logs end no night; 40 run the commands of a task in its project; 150 make the proofs that the
 /// run before could not make.
-const LINES: usize = 87_775;
+const LINES: usize = 87_880;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
