@@ -101,6 +101,8 @@ pub struct ProofPlan {
     broken_old_tests: ControlTree,
     /// Whether the numbers of tests that run with the old settings and the new can be compared.
     counts_tests: bool,
+    /// Whether lines of existing tests went.
+    loses_tests: bool,
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
@@ -179,6 +181,7 @@ impl ProofPlan {
             }
             old_tests.retain(|path, _| !check_files.contains(path));
         }
+        let loses_tests = tests.iter().any(|it| loses_lines(it));
         let checks_changed = checks_tests || !old_checks.is_empty();
         let edits_tests = !old_tests.is_empty();
         let weighs_tests = edits_tests || (otherwise.is_some() && checks_tests);
@@ -206,7 +209,8 @@ impl ProofPlan {
             broken_old_tests: broken_old_tests(weighed, &tests, &source, tripwire),
             broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
             broken,
-            counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
+            counts_tests: !has_conftest || !loses_tests,
+            loses_tests,
             old_checks,
             base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
             wires,
@@ -308,10 +312,10 @@ impl ProofPlan {
         if self.counts_tests && counted && first(ControlKind::Again).is_none() {
             return Some(ControlKind::Again);
         }
-        // Tests that pass as they were are as good as before.
+        // Tests that pass as they were, and of which nothing went, are as good as before.
         let are_red = red_of(done, ControlKind::OldTests).is_some();
-        let weighs_tests =
-            !self.broken_old_tests.is_empty() && (self.otherwise.is_some() || are_red);
+        let may_be_less = self.otherwise.is_some() || are_red || self.loses_tests;
+        let weighs_tests = !self.broken_old_tests.is_empty() && may_be_less;
         if self.broken.is_empty() || (self.old_checks.is_empty() && !weighs_tests) {
             return None;
         }
@@ -646,10 +650,14 @@ mod tests {
         let added = std::slice::from_ref(&added);
         assert_eq!(ask(added, [3, 3], [2, 2], false), needed);
         assert_eq!(ask(added, [3, 2], [2, 2], false), ProofOutcome::TestsNoticeNothing);
-        // With source, only if tests fail as they were.
+        // With source, if tests fail as they were, or lines of them went.
         let both = [source, edited[0].clone()];
         assert_eq!(ask(&both, [2, 1], [2, 2], true), weaker);
-        assert_eq!(ask(&both, [2, 1], [2, 2], false), ProofOutcome::NotNoticed { runs: false });
+        assert_eq!(ask(&both, [2, 1], [2, 2], false), weaker);
+        let not_noticed = ProofOutcome::NotNoticed { runs: false };
+        assert_eq!(ask(&both, [2, 2], [2, 2], false), not_noticed);
+        let kept = both.map(|file| ChangedFile { has_lost: false, ..file });
+        assert_eq!(ask(&kept, [2, 1], [2, 2], false), not_noticed);
     }
 
     #[test]
