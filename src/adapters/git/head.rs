@@ -60,7 +60,7 @@ impl Slot<'_> {
         self.run_quietly(&["checkout", "--quiet", "--detach", commit])
     }
 
-    /// Points HEAD to `commit` and resets the index to it, without touching a file of the
+    /// Detaches HEAD at `commit` and resets the index to it, without touching a file of the
     /// worktree. An operation in progress, such as a merge, is forgotten. Returns whether the
     /// worktree is clean against the commit: then the commit contains everything, and moving on
     /// loses nothing.
@@ -72,10 +72,10 @@ impl Slot<'_> {
         let was = self.head()?.commit;
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
+            self.point_head(None, Some(commit), MOVED)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }
-            self.point_head(None, Some(commit), MOVED)?;
             // Keeps the index entries of files that are the same in both.
             self.run_quietly(&["read-tree", "--reset", commit])?;
             Ok(self.codes()?.is_empty())
