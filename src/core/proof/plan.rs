@@ -101,8 +101,8 @@ pub struct ProofPlan {
     broken_old_tests: ControlTree,
     /// Whether the numbers of tests that run with the old settings and the new can be compared.
     counts_tests: bool,
-    /// Whether lines of existing tests went.
-    loses_tests: bool,
+    /// The existing files of tests of which lines went.
+    lost: Vec<String>,
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
@@ -151,8 +151,7 @@ impl ProofPlan {
             files.iter().filter(|file| rule.half(&file.path) == half).collect()
         };
         let (source, tests, checks) = (of(Half::Source), of(Half::Test), of(Half::Check));
-        let code = source.iter().copied().filter(|it| has_code_change(it));
-        let code: Vec<&ChangedFile> = code.collect();
+        let code: Vec<_> = source.iter().copied().filter(|it| has_code_change(it)).collect();
         let mut old_tests = old_tests(&tests, &source);
         let mut old_checks = old_checks(&checks);
         let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
@@ -181,7 +180,6 @@ impl ProofPlan {
             }
             old_tests.retain(|path, _| !check_files.contains(path));
         }
-        let loses_tests = tests.iter().any(|it| loses_lines(it));
         let checks_changed = checks_tests || !old_checks.is_empty();
         let edits_tests = !old_tests.is_empty();
         let weighs_tests = edits_tests || (otherwise.is_some() && checks_tests);
@@ -209,8 +207,8 @@ impl ProofPlan {
             broken_old_tests: broken_old_tests(weighed, &tests, &source, tripwire),
             broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
             broken,
-            counts_tests: !has_conftest || !loses_tests,
-            loses_tests,
+            counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
+            lost: paths(&tests, loses_lines),
             old_checks,
             base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
             wires,
@@ -314,7 +312,7 @@ impl ProofPlan {
         }
         // Tests that pass as they were, and of which nothing went, are as good as before.
         let are_red = red_of(done, ControlKind::OldTests).is_some();
-        let may_be_less = self.otherwise.is_some() || are_red || self.loses_tests;
+        let may_be_less = self.otherwise.is_some() || are_red || !self.lost.is_empty();
         let weighs_tests = !self.broken_old_tests.is_empty() && may_be_less;
         if self.broken.is_empty() || (self.old_checks.is_empty() && !weighs_tests) {
             return None;
