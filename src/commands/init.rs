@@ -344,10 +344,10 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     }
     if !found.agents.is_empty() {
         lines.push(FindingKind::Unasked.with(&["the presets ask", "your user can do"]).line());
-        lines.extend(found.sandbox.as_ref().map(|sandbox| {
-            format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in it")
-        }));
     }
+    lines.extend(found.sandbox.as_ref().map(|sandbox| {
+        format!("sandbox: {sandbox} works here, so `run_on: sandbox` keeps agents in it by default")
+    }));
     if found.agents.is_empty() {
         let names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
         lines.push(FindingKind::NoAgent.with(&[&names.join(", ")]).line());
