@@ -416,7 +416,7 @@ fn landed_work_is_reviewed_in_the_page() {
     browser.click(".is-main + button");
     browser.type_into("#dialog-text", "read it");
     browser.click("dialog .is-main");
-    browser.shows("Nothing to review");
+    browser.shows("Nothing is left to review");
     let notes: Vec<Value> =
         trial.lines("reviewed").iter().map(|line| line["note"].clone()).collect();
     assert_eq!(notes, [Value::Null, json!("read it")]);

@@ -75,7 +75,8 @@ fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
     station.host().cut();
     run.end(trial).graph_complete();
     let why = station.is_interrupted_once();
-    assert!(why.contains("the connection ended while the agent ran"), "{why}");
+    // The line may be cut before the word of the start has come.
+    assert!(why.contains("the connection ended"), "{why}");
     assert_eq!(station.works(), 1, "the work is not done twice");
     assert_eq!(trial.subjects(), ["Work on a"]);
 }
