@@ -29,7 +29,7 @@ use crate::{
         task::{Status, TaskId},
     },
     notification_kind::NotificationKind,
-    spend::{self, DAY, Spend},
+    spend::{DAY, Spend},
     verdict::{Merge, Verdict},
 };
 pub use active::AgentCooldown;
@@ -212,12 +212,16 @@ impl History {
     /// Applies an event after the end of the newest run, if it says what became of work that has landed.
     pub fn apply_to_landed(&mut self, record: &Record) {
         let newest = self.of(record.task_id.as_ref().map_or("", TaskId::as_str)).attempts;
-        let event = &record.event;
-        let is_proof = |attempt: u32| attempt == newest;
-        if matches!(event, Event::Request(RequestEvent::Reviewed { .. }))
-            || matches!(event, Event::Landing(LandingEvent::TakenBack(_)))
-            || matches!(event, Event::Check(CheckEvent::Proved { attempt, .. }) if is_proof(*attempt))
-        {
+        let is_of_landed = if let Event::Check(CheckEvent::Proved { attempt, .. }) = record.event {
+            attempt == newest
+        } else {
+            matches!(
+                record.event,
+                Event::Request(RequestEvent::Reviewed { .. })
+                    | Event::Landing(LandingEvent::TakenBack(_))
+            )
+        };
+        if is_of_landed {
             record.event.effect().apply(record, self);
         }
     }
@@ -383,10 +387,8 @@ impl History {
     /// The costs of the last day with their times.
     pub fn recent_costs(&self) -> impl Iterator<Item = (DateTime<Utc>, f64)> {
         let highest = self.spend().highest_cost;
-        let open = self
-            .active
-            .spent()
-            .map(move |(at, spend)| (*at, spend.cost_usd + spend.assumed_for_unknown(highest)));
+        let spent = self.active.spent();
+        let open = spent.map(move |(at, spend)| (*at, spend.assumed_cost_at(highest)));
         self.recent.iter().copied().chain(open)
     }
 
@@ -421,14 +423,12 @@ impl History {
         }
         self.ended += 1;
         let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);
-        let price = self.samples.dearest(ended.agent.as_ref());
-        self.run.close(id, (self.ended, began), ended, price);
+        let spend = Spend::of_attempt(ended, self.samples.dearest(ended.agent.as_ref()));
+        self.run.close(id, (self.ended, began), ended, &spend);
         self.run.note_unused(ended.verdict, is_of_run);
         self.apply_provider_error(record.timestamp, began, ended);
-        let assumed = price.unwrap_or(self.run.spend.highest_cost);
-        let assumed = spend::has_unknown_cost(ended).then_some(assumed);
-        let cost = ended.usage.cost_usd.or(assumed.filter(|cost| *cost > 0.0));
-        self.add_cost(record.timestamp, cost);
+        let cost = spend.assumed_cost_at(self.run.spend.highest_cost);
+        self.add_cost(record.timestamp, Some(cost).filter(|cost| *cost > 0.0));
         let complete = ended.verdict == Verdict::Complete;
         let at = self.ended;
         self.succeeded_at = if complete { at } else { self.succeeded_at };
@@ -438,7 +438,7 @@ impl History {
         self.note_landing(id, ended);
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
-            past.close(record.timestamp, ended, (had_agent, at, price));
+            past.close(record.timestamp, ended, (had_agent, at, &spend));
         });
         if let Some(id) = id {
             self.active.end(id);

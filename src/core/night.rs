@@ -217,7 +217,7 @@ impl<'a> Play<'a> {
             ..AttemptResult::new(attempt, drawn.verdict, outcome)
         };
         if let Some(agent) = &result.agent {
-            self.by_agent.entry(agent.clone()).or_default().add(&result, None);
+            self.by_agent.entry(agent.clone()).or_default().add(&result);
         }
         self.apply(number, Event::Ended(result));
     }

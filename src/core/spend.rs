@@ -79,13 +79,18 @@ impl Spend {
         })
     }
 
-    /// Adds an attempt. `price` is the highest known cost of an attempt of its agent.
-    pub fn add(&mut self, ended: &AttemptResult, price: Option<f64>) {
-        let mut of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
-        if let (1, Some(price)) = (of_one.unknown_cost, price) {
-            (of_one.assumed, of_one.assumed_usd) = (1, price);
+    /// The usage of one attempt. `price` is the highest known cost of an attempt of its agent.
+    pub fn of_attempt(ended: &AttemptResult, price: Option<f64>) -> Spend {
+        let spend = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
+        match price.filter(|_| spend.unknown_cost > 0) {
+            Some(price) => Spend { assumed: 1, assumed_usd: price, ..spend },
+            None => spend,
         }
-        *self = self.plus(&of_one);
+    }
+
+    /// Adds an attempt.
+    pub fn add(&mut self, ended: &AttemptResult) {
+        *self = self.plus(&Spend::of_attempt(ended, None));
     }
 
     /// The usage with that of other attempts.
@@ -123,12 +128,13 @@ impl Spend {
     /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive known
     /// one of its agent, else of any.
     pub fn assumed_cost(&self) -> f64 {
-        self.cost_usd + self.assumed_for_unknown(self.highest_cost)
+        self.assumed_cost_at(self.highest_cost)
     }
 
-    /// What limits count for the attempts of unknown cost; `highest` for one whose agent told none.
-    pub(crate) fn assumed_for_unknown(&self, highest: f64) -> f64 {
-        self.assumed_usd + f64::from(self.unknown_cost.saturating_sub(self.assumed)) * highest
+    /// The same, where an attempt of an agent without known costs counts as much as `highest`.
+    pub(crate) fn assumed_cost_at(&self, highest: f64) -> f64 {
+        let others = f64::from(self.unknown_cost.saturating_sub(self.assumed));
+        self.cost_usd + self.assumed_usd + others * highest
     }
 
     /// The sum of the costs, in US dollars, if all are known.
@@ -156,11 +162,7 @@ impl Spend {
     }
 }
 
-/// Whether an attempt had a cost that is not known. One whose agent did not start had none.
-pub fn has_unknown_cost(ended: &AttemptResult) -> bool {
-    is_unknown(&ended.usage, &ended.outcome)
-}
-
+/// Whether a cost is not known. An agent that did not start had none.
 fn is_unknown(usage: &Usage, outcome: &Outcome) -> bool {
     usage.cost_usd.is_none() && !matches!(outcome, Outcome::NotStarted { .. })
 }
@@ -205,7 +207,7 @@ impl fmt::Display for Reached {
                 match spent.unknown_cost {
                     0 => f.write_str(")"),
                     count => {
-                        let assumed = dollars(spent.assumed_for_unknown(spent.highest_cost));
+                        let assumed = dollars(spent.assumed_cost() - spent.cost_usd);
                         write!(f, ", and {count} of unknown cost counted as {assumed})")
                     }
                 }
@@ -303,24 +305,21 @@ mod tests {
     fn unknown_cost_is_not_zero() {
         let mut spend = Spend::default();
         let mut ended = end(1, Verdict::Failed);
-        spend.add(&ended, None);
+        spend.add(&ended);
         assert_eq!(spend.cost(), "unknown");
         // An attempt without an agent costs nothing.
-        spend.add(
-            &AttemptResult {
-                outcome: Outcome::NotStarted { error: String::new() },
-                ..end(1, Verdict::BaselineBroken)
-            },
-            None,
-        );
+        spend.add(&AttemptResult {
+            outcome: Outcome::NotStarted { error: String::new() },
+            ..end(1, Verdict::BaselineBroken)
+        });
         assert_eq!(spend.cost(), "unknown");
         ended.usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
-        spend.add(&ended, None);
+        spend.add(&ended);
         assert_eq!(spend.cost(), "$0.25 and 1 unknown");
         assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 3, 3));
-        // One of an agent that told what it cost before, and one of another.
+        // One attempt of an agent with known costs, and one of another agent.
         ended.usage = Usage::default();
-        spend.add(&ended, Some(0.05));
+        spend = spend.plus(&Spend::of_attempt(&ended, Some(0.05)));
         assert!((spend.assumed_cost() - (0.25 + 0.25 + 0.05)).abs() < 1e-9);
         assert_eq!((dollars(0.0), dollars(0.0042)), ("$0.00".to_owned(), "$0.0042".to_owned()));
     }

@@ -295,10 +295,10 @@ impl RunHistory {
         id: Option<&TaskId>,
         (at, began): (u64, u64),
         ended: &AttemptResult,
-        price: Option<f64>,
+        spend: &Spend,
     ) {
         self.last_completed = ended.verdict == Verdict::Complete;
-        self.spend.add(ended, price);
+        self.spend = self.spend.plus(spend);
         self.paid.add(ended);
         if !failed_to_start(ended) {
             (self.starts_failed, self.start_failed_at) = (0, 0);

@@ -238,9 +238,7 @@ impl TaskHistory {
     /// What was used for the task since its last reset, or by its attempt that ended so if a reset has
     /// forgotten that.
     pub fn spend_with(&self, ended: &AttemptResult) -> Spend {
-        let mut alone = Spend::default();
-        alone.add(ended, None);
-        if self.spend.attempts > 0 { self.spend } else { alone }
+        if self.spend.attempts > 0 { self.spend } else { Spend::of_attempt(ended, None) }
     }
 
     /// Whether an attempt fails as the newest one.
@@ -251,13 +249,12 @@ impl TaskHistory {
             && (&red.command, &red.last_line) == (&before.command, &before.last_line)
     }
 
-    /// Takes the end of an attempt, which is the `at`th of all; `price` is what one of its agent costs at
-    /// most.
+    /// Takes the end of an attempt, which is the `at`th of all, with its usage.
     pub(super) fn close(
         &mut self,
         time: DateTime<Utc>,
         ended: &AttemptResult,
-        (had_agent, at, price): (bool, u64, Option<f64>),
+        (had_agent, at, spend): (bool, u64, &Spend),
     ) {
         self.attempts = self.attempts.max(ended.attempt);
         self.asks = ended.verdict == Verdict::NeedsInput;
@@ -271,7 +268,7 @@ impl TaskHistory {
             // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
             self.left.clone_from(&ended.pinned);
         }
-        self.spend.add(ended, price);
+        self.spend = self.spend.plus(spend);
         if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
             (&ended.evidence.merge, ended.evidence.red())
             && !self.owed.contains(&red.command)
