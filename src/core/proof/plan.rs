@@ -99,8 +99,8 @@ pub struct ProofPlan {
     broken_old_checks: ControlTree,
     /// Nothing if code changed and no existing test.
     broken_old_tests: ControlTree,
-    /// Whether the numbers of tests that run with the old settings and the new can be compared.
-    counts_tests: bool,
+    /// Whether a `conftest.py` changed.
+    has_conftest: bool,
     /// The existing files of tests of which lines went.
     lost: Vec<String>,
     tripwire: Tripwire,
@@ -207,7 +207,7 @@ impl ProofPlan {
             broken_old_tests: broken_old_tests(weighed, &tests, &source, tripwire),
             broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
             broken,
-            counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
+            has_conftest,
             lost: paths(&tests, loses_lines),
             old_checks,
             base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
@@ -303,11 +303,16 @@ impl ProofPlan {
         (is_red && !is_last).then_some(ControlKind::Again)
     }
 
+    /// Whether the numbers of tests that run with the old settings and the new can be compared.
+    fn counts_tests(&self) -> bool {
+        !self.has_conftest || self.lost.is_empty()
+    }
+
     /// The control that shows whether the checks notice less with their new settings.
     fn next_of_settings(&self, done: &[ControlResult]) -> Option<ControlKind> {
         let first = |kind| done.iter().find(|it| it.control == kind);
         let counted = first(ControlKind::OldChecks).is_some_and(|it| it.tests.is_some());
-        if self.counts_tests && counted && first(ControlKind::Again).is_none() {
+        if self.counts_tests() && counted && first(ControlKind::Again).is_none() {
             return Some(ControlKind::Again);
         }
         // Tests that pass as they were, and of which nothing went, are as good as before.
@@ -332,7 +337,8 @@ impl ProofPlan {
         let files = self.check_files.clone();
         let tests = |kind| first(kind).and_then(|it: &ControlResult| it.tests);
         let counts = tests(ControlKind::OldChecks).zip(tests(ControlKind::Again));
-        if let Some((before, tests)) = counts.filter(|(old, new)| self.counts_tests && old > new) {
+        if let Some((before, tests)) = counts.filter(|(old, new)| self.counts_tests() && old > new)
+        {
             return Some(ProofOutcome::ChecksNarrowed { files, before, tests });
         }
         let new = first(ControlKind::Broken)?;

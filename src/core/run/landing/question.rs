@@ -119,14 +119,9 @@ impl Known {
     /// Forgets that a command passes on a commit if two tasks fail there in the same way: the machine may
     /// have changed since.
     fn doubt(&mut self, commit: &CommitId, check: &CheckResult, id: &TaskId) {
-        let is_of = |(at, red, _): &(CommitId, CheckResult, TaskId)| {
-            at == commit && red.command == check.command
-        };
-        let is_other = |blamed: &&(CommitId, CheckResult, TaskId)| {
-            is_of(blamed) && fails_alike(&blamed.1, check) && blamed.2 != *id
-        };
-        if self.blamed.iter().any(|blamed| is_other(&blamed)) {
-            self.blamed.retain(|blamed| !is_of(blamed));
+        let mut here = self.blamed.iter().filter(|(at, ..)| at == commit);
+        if here.any(|(_, red, other)| other != id && fails_alike(red, check)) {
+            self.blamed.retain(|(at, red, _)| at != commit || red.command != check.command);
             let green = self.green.iter_mut().filter(|(at, _)| at == commit);
             green.for_each(|(_, commands)| commands.retain(|command| *command != check.command));
         }
@@ -382,7 +377,7 @@ mod tests {
             already: false,
             flaky: false,
         };
-        // Another attempt at the same task, or another failure, tells nothing of the machine.
+        // Another attempt at the same task, or another failure, is no sign of the machine.
         for (name, line) in [("first", "no service"), ("first", "no service"), ("second", "2 of 3")]
         {
             assert_eq!(answer(&mut queue, name, line), Some(blamed.clone()), "{name}");
