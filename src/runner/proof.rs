@@ -99,8 +99,8 @@ impl RunProofs {
         at.map(|at| self.active.remove(at)).map_or((0, None), |it| (it.iteration, it.end))
     }
 
-    /// Begins the proofs that the run before has not made, of work that is still there. They are given up
-    /// where attempts work in the checkout.
+    /// Begins the proofs that the run before has not made, of work that is still there. They stay kept while
+    /// attempts work in the checkout.
     pub(super) fn resume(&mut self, core: &mut RunCore, slots: &RunSlots, records: &Records) {
         let workspace = &core.cx.workspace;
         let kept = if core.cx.is_isolated() { KeptProof::all(workspace) } else { Vec::new() };

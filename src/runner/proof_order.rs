@@ -138,7 +138,10 @@ impl ProofOrder {
         } else {
             self.prove(began, &mut controls)
         };
-        let outcome = outcome.unwrap_or_else(|error| not_made(&error));
+        // Also what fails because it was stopped: the setup of a slot.
+        let outcome = outcome.unwrap_or_else(|error| {
+            if self.turn.is_stopped() { self.stopped(began) } else { not_made(&error) }
+        });
         drop(turn);
         let duration_seconds = duration::seconds(began.elapsed());
         Proof { outcome, controls, duration_seconds }
