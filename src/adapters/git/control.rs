@@ -89,16 +89,6 @@ impl LocalRules<'_> {
         configured.map_or_else(|| self.common_dir.join("hooks"), |path| self.root.join(path))
     }
 
-    /// Returns the files and folders that git ignores here; a folder stands for all it contains.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn ignored(&self) -> Result<Vec<String>> {
-        let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let text = lossy(&program::run(&self.root, &list)?);
-        Ok(text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
-    }
-
     /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
     /// yet ends in a slash. Tracked paths are not treated differently.
     pub fn is_ignored(&self, path: &str) -> Result<bool> {

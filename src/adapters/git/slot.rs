@@ -123,8 +123,7 @@ impl Slots<'_> {
     }
 
     /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
-    /// it has only begun to write again, or in which controls ran. Everything in it was kept before
-    /// that.
+    /// it has only begun to write again, or in which controls ran. Its contents are kept elsewhere.
     pub fn is_incomplete(&self, path: &Path) -> bool {
         let git_dir = path.join(".git");
         path.to_string_lossy().ends_with(MAKING)
