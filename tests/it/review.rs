@@ -87,7 +87,7 @@ fn a_diff_is_that_of_the_work_alone() {
 fn work_taken_back_is_open_again_and_the_next_attempt_hears_why() {
     let trial = project(GRAPH, "verify: 'test ! -e broken'\n");
     trial.run(["run"]).graph_complete();
-    // One that finds nothing to do hides nothing of what is said of the work since.
+    // A run without a task to do hides no review after the run before.
     trial.run(["run", "-q"]).code(0);
     trial.run(["status"]).stdout_has("(4 to review: ");
     trial.run(["review", "other", "--accept"]).code(0);

@@ -414,7 +414,7 @@ impl Attention {
 }
 
 impl LandedTask {
-    /// Whether it has work that nobody has reviewed.
+    /// Whether it has work without a review.
     fn is_to_review(&self) -> bool {
         !self.reviewed && !self.commits.is_empty()
     }
