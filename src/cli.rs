@@ -279,7 +279,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
         },
     };
     if error.use_stderr() {
-        return Err(help::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));
+        let known = help::unknown_command(&error, &words);
+        let known = known.or_else(|| help::unknown_flag(&error, &words));
+        return Err(known.unwrap_or_else(|| usage(&error)));
     }
     // A reader of the pipe may stop early, as `head` does.
     let _ = error.print();

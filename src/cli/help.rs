@@ -15,6 +15,7 @@ use crate::{
     core::{
         diagnostic::nearest,
         exit::{Exit, Failure},
+        retired::{RetiredKind, replacement},
     },
 };
 
@@ -236,6 +237,10 @@ pub(super) fn unknown_command(error: &Error, words: &[OsString]) -> Option<anyho
     if error.get(ContextKind::Usage).is_some_and(|found| found.to_string() != usage.to_string()) {
         return None;
     }
+    if let Some(instead) = replacement(RetiredKind::Command, word) {
+        let message = format!("command `{word}` is gone: {instead}");
+        return Some(Failure::new(Exit::Usage, message).into());
+    }
     let next = words.iter().skip_while(|other| *other != word.as_str()).nth(1);
     let hint = match &suggestions(word, next.and_then(|next| next.to_str()))[..] {
         [] => "`ralph --help` lists the commands".to_owned(),
@@ -245,6 +250,50 @@ pub(super) fn unknown_command(error: &Error, words: &[OsString]) -> Option<anyho
         }
     };
     let message = format!("no command `{}`; {hint}", word.escape_debug());
+    Some(Failure::new(Exit::Usage, message).into())
+}
+
+/// Flags that people and other tools use, each with its command (`*` for any) and with what does it.
+const FLAG_SYNONYMS: &[(&str, &[&str], &str)] = &[
+    ("run", &["--model"], "name the model with the agent: `--agent 'claude --model opus'`"),
+    ("run", &["--dry-run", "--preview"], "`ralph plan` foresees a run and changes nothing"),
+    (
+        "run",
+        &["--parallel", "--concurrency", "--workers", "-n", "--max-parallel"],
+        "`--jobs N` (`-j N`) makes N attempts at a time; `--max-iterations N` bounds their number",
+    ),
+    ("run", &["--budget", "--max-budget", "--max-budget-usd"], "`--max-cost USD` limits spending"),
+    ("run", &["--until", "--for", "--time-limit"], "`--max-duration 8h` limits the time"),
+    ("run", &["--background", "--daemon", "-d", "--bg"], "`--detach` runs in the background"),
+    ("run", &["--branch", "-b", "--target"], "`--onto BRANCH` lands on another branch"),
+    ("run", &["--id", "--only"], "`--task ID` chooses tasks"),
+];
+
+/// The error for an unknown flag that is retired, or that people guess. `None` for every other error.
+pub(super) fn unknown_flag(error: &Error, words: &[OsString]) -> Option<anyhow::Error> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let names: Vec<String> =
+        Cli::command().get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    let command = words
+        .iter()
+        .skip(1)
+        .filter_map(|word| word.to_str())
+        .find(|word| names.iter().any(|name| name == word))?;
+    let flag = flag.split('=').next().unwrap_or(flag);
+    let message = match replacement(RetiredKind::Flag, &format!("{command} {flag}")) {
+        Some(instead) => format!("flag `{flag}` is gone: {instead}"),
+        None => {
+            let guessed = |(of, flags, _): &&(&str, &[&str], &str)| {
+                [command, "*"].contains(of) && flags.contains(&flag)
+            };
+            let (_, _, instead) = FLAG_SYNONYMS.iter().find(guessed)?;
+            format!("no flag `{flag}`: {instead}")
+        }
+    };
     Some(Failure::new(Exit::Usage, message).into())
 }
 

@@ -5,6 +5,7 @@
 
 pub mod exit;
 pub mod finding;
+pub mod retired;
 pub mod variants;
 pub mod known_bug;
 pub mod samples;

@@ -30,6 +30,7 @@ use crate::{
             load,
             yaml::{Document, Node, NodeKind},
         },
+        retired::{self, RetiredKind, replacement},
     },
     project::{
         config::{Config, ConfigLayer, SettingFault},
@@ -332,6 +333,18 @@ fn variable(key: &str) -> String {
 /// Returns the settings in the variables of this process. An empty variable sets nothing.
 fn variables() -> Result<ConfigLayer> {
     let mut layer = ConfigLayer::new();
+    for key in retired::names(RetiredKind::Setting) {
+        if Config::keys().iter().any(|known| known == key) {
+            continue;
+        }
+        let name = variable(key);
+        if let Some(instead) = replacement(RetiredKind::Setting, key)
+            && env::var_os(&name).is_some_and(|text| !text.is_empty())
+        {
+            let fault = format!("setting `{key}` is gone: {instead}");
+            return Err(refused(&Origin::Variable(name), &fault));
+        }
+    }
     for key in Config::keys() {
         let name = variable(key);
         let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
@@ -428,14 +441,16 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
         };
         if !Config::keys().iter().any(|known| *known == *name) {
             let known = Config::keys().iter().map(String::as_str);
-            faults.push(
-                Diagnostic::error(
-                    format!("unknown setting `{}`", name.escape_debug()),
+            let shown = name.escape_debug();
+            faults.push(match replacement(RetiredKind::Setting, &name) {
+                Some(instead) => Diagnostic::error(
+                    format!("setting `{shown}` is gone: {instead}"),
                     tree.range(key),
-                )
-                .help("`ralph config` lists the settings")
-                .did_you_mean(elsewhere(&name).or_else(|| nearest(&name, known))),
-            );
+                ),
+                None => Diagnostic::error(format!("unknown setting `{shown}`"), tree.range(key))
+                    .help("`ralph config` lists the settings")
+                    .did_you_mean(elsewhere(&name).or_else(|| nearest(&name, known))),
+            });
             continue;
         }
         let given = layer.get(&*name).cloned().unwrap_or_default();

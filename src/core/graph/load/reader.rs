@@ -16,6 +16,7 @@ use crate::{
         yaml::{Node, Scalar},
     },
     isolation::CandidateRule,
+    retired::{RetiredKind, replacement},
 };
 
 /// Turns nodes into tasks and collects errors and warnings.
@@ -364,6 +365,11 @@ impl TaskReader {
         }
         self.unknown.insert(name.to_owned());
         if name.starts_with("x-") || name == SOURCE {
+            return;
+        }
+        if let Some(instead) = replacement(RetiredKind::TaskField, name) {
+            let message = format!("field `{}` is gone: {instead}", clipped(name));
+            self.push(Diagnostic::error(message, key.range()));
             return;
         }
         let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) else {

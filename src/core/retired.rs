@@ -1,0 +1,108 @@
+//! Names that earlier versions had, each with what does it now.
+
+/// Whether a name was a command, a flag, a setting or a field of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetiredKind {
+    /// A command.
+    Command,
+    /// A flag, as `command --flag`.
+    Flag,
+    /// A setting, also as a variable.
+    Setting,
+    /// A field of a task.
+    TaskField,
+}
+
+use RetiredKind::{Command, Flag, Setting, TaskField};
+
+/// The names, each with a sentence that says what to do instead.
+const RETIRED: &[(RetiredKind, &str, &str)] = &[
+    (Command, "export", "`ralph dag-status --json` prints the graph for `jq` and other tools"),
+    (
+        Command,
+        "undo",
+        "`git checkout task-graph.yaml`, or edit the file; `ralph check` validates it",
+    ),
+    (Command, "task-edit", "edit `task-graph.yaml`; `ralph check` validates it"),
+    (Command, "task-move", "edit `task-graph.yaml`; `ralph check` validates it"),
+    (Command, "task-remove", "edit `task-graph.yaml`; `ralph check` validates it"),
+    (Command, "task-show", "`ralph show TASK` shows a task and its attempts"),
+    (Command, "ls", "`ralph status` lists the run and the loops of this repository"),
+    (Command, "spawn", "start child processes directly; a run waits for them and ends them"),
+    (Command, "notify", "`ralph doctor` tries the commands of the setting `notify`"),
+    (Flag, "review --calibrate", "nothing replaces it; `ralph review` shows what landed"),
+    (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),
+    (Setting, "candidates", "`escalate` gives the next attempt to a stronger agent"),
+    (Setting, "diagnose_by", "`ralph status` shows parked tasks; an agent may add tasks itself"),
+    (Setting, "diagnose_cost", "`ralph status` shows parked tasks; an agent may add tasks itself"),
+    (Setting, "on_parked", "a parked task waits for a person; an agent may add tasks itself"),
+    (Setting, "on_red_base", "a run stops if checks fail without any work; mending them is a task"),
+    (Setting, "verify_all_every", "the end of a run verifies the whole"),
+    (
+        Setting,
+        "write_back",
+        "`hooks: {after_attempt: …}` runs any command, such as `gh issue close`",
+    ),
+    (Setting, "sources", "`ralph import FILE` again adds what is new and names what changed"),
+    (Setting, "pull_request", "`ralph pr` opens one; `hooks: {after_run: …}` can call it"),
+    (Setting, "max_cost_per_day", "`max_cost` limits each run"),
+    (Setting, "remarks", "`ralph check --strict` lists them"),
+    (Setting, "fsync", "records are always written through to the disk"),
+    (Setting, "lock_timeout", "a lock is waited for two minutes"),
+    (Setting, "hook_timeout", "a hook has one minute"),
+    (Setting, "select", "the order is `priority`, then the longest remaining chain"),
+    (Setting, "verify_on", "work is verified where its attempt ran"),
+    (Setting, "verify_baseline", "a red check is tried on the base when it matters"),
+    (Setting, "verify_jobs", "as much work is verified at once as `jobs` allows"),
+    (Setting, "proof_timeout", "a proof has 30 minutes"),
+    (Setting, "notify_timeout", "a command of `notify` has ten seconds"),
+    (Setting, "notify_wait", "the end of a run waits ten seconds for notifications"),
+    (
+        Setting,
+        "queue",
+        "work is verified in parallel; `verify_exclusive: true` runs one check at a time",
+    ),
+    (Setting, "merge_strict", "lines that both sides added are both kept, and the checks decide"),
+    (
+        Setting,
+        "merge_union",
+        "`*.md merge=union` in `.gitattributes` keeps the lines of both sides",
+    ),
+    (Setting, "regenerate", "the usual lock files are made again; others need a task"),
+    (Setting, "redact", "secrets never reach `logs/`"),
+    (TaskField, "candidates", "`escalate` gives the next attempt to a stronger agent"),
+    (TaskField, "verify_baseline", "a red check is tried on the base when it matters"),
+];
+
+/// Returns what does now what a name did, as a sentence without a capital and a full stop.
+pub fn replacement(kind: RetiredKind, name: &str) -> Option<&'static str> {
+    let found = RETIRED.iter().find(|(of, known, _)| *of == kind && *known == name);
+    found.map(|(_, _, instead)| *instead)
+}
+
+/// Returns the names of one kind.
+pub fn names(kind: RetiredKind) -> impl Iterator<Item = &'static str> {
+    RETIRED.iter().filter(move |(of, ..)| *of == kind).map(|(_, name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_listed_once_with_one_line() {
+        for (at, (kind, name, instead)) in RETIRED.iter().enumerate() {
+            let twice = RETIRED[..at].iter().any(|(of, known, _)| of == kind && known == name);
+            assert!(!twice, "{name} is listed twice");
+            assert!(!instead.is_empty() && instead.len() < 160, "{name}: {instead}");
+            assert!(!instead.ends_with('.') && !instead.contains('\n'), "{name}: {instead}");
+            assert_eq!(*kind == Flag, name.contains(" --"), "{name}");
+        }
+        assert_eq!(replacement(Command, "no-such-command"), None);
+        assert!(
+            [Command, Setting, TaskField]
+                .iter()
+                .all(|kind| names(*kind).all(|name| !name.is_empty()))
+        );
+    }
+}
