@@ -1,25 +1,49 @@
-//! What the output of a test runner says of the number of tests that ran.
+//! What the ordinary output of a command says of its tests: how many ran, and which failed, by name.
 //!
-//! A command such as `cargo test mul` succeeds when no test has that name. The known runners say so in
-//! their last lines.
+//! A command is worth as much as the tests in it: a formatter, a linter or a compiler that fails is no
+//! failing test, and a command such as `cargo test mul` succeeds when no test has that name.
+
+mod formats;
+mod nested;
+
+use std::collections::BTreeSet;
+
+use formats::{FORMATS, FailedTests, Format};
+use regex_lite::Regex;
+
+/// What test runners say in the output of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestRun {
+    /// The number of tests that ran; none if a runner does not say it.
+    pub ran: Option<u64>,
+    /// The names of the tests that failed.
+    pub failed: BTreeSet<String>,
+    /// Whether a runner counts more failures than it names.
+    pub is_cut: bool,
+}
+
+impl TestRun {
+    /// Reads an output without its colors; none if no known test runner wrote in it.
+    pub fn read(output: &str) -> Option<TestRun> {
+        let output = output.replace("\r\n", "\n").replace('\r', "\n");
+        let runs = FORMATS.iter().filter_map(|format| read_format(format, &output));
+        runs.reduce(|mut all, run| {
+            all.ran = all.ran.zip(run.ran).map(|(one, other)| one.saturating_add(other));
+            all.failed.extend(run.failed);
+            TestRun { is_cut: all.is_cut || run.is_cut, ..all }
+        })
+    }
+
+    /// Whether no test ran.
+    pub fn is_empty(&self) -> bool {
+        self.ran == Some(0) && self.failed.is_empty() && !self.is_cut
+    }
+}
 
 /// Whether a test runner says in this output, without its colors, that it ran no test, and no runner
 /// says that it ran one.
 pub fn ran_none(output: &str) -> bool {
-    let mut ran_none = false;
-    for line in output.lines() {
-        match ran_any(line.trim()) {
-            Some(true) => return false,
-            Some(false) => ran_none = true,
-            None => {}
-        }
-    }
-    ran_none
-}
-
-/// The number of tests that ran, by the summaries of known runners; none if none says it.
-pub fn ran(output: &str) -> Option<u64> {
-    output.lines().filter_map(|line| ran_in(line.trim())).reduce(u64::saturating_add)
+    TestRun::read(output).is_some_and(|run| run.is_empty())
 }
 
 /// Whether tests failed only because a name is not there that they use, such as an import, or is there
@@ -60,156 +84,111 @@ pub fn misses_names(output: &str) -> bool {
     has(NAMES) && !has(OTHERS)
 }
 
-/// The number of tests that failed, by the summaries of known runners; none if none says it.
-pub fn failed(output: &str) -> Option<u64> {
-    let of_line = |line: &str| {
-        let line = line.trim();
-        if let Some(count) = ["# fail ", "ℹ fail "].iter().find_map(|it| line.strip_prefix(it)) {
-            return count.trim().parse().ok();
+/// Reads an output as one of a format; none if it is of none.
+fn read_format(format: &Format, output: &str) -> Option<TestRun> {
+    // A pattern is slow: most outputs have none of the words.
+    if !format.signs.iter().any(|sign| output.contains(sign))
+        || find(format.seen, output).is_empty()
+        || !find(format.unless, output).is_empty()
+    {
+        return None;
+    }
+    let mut run = TestRun::default();
+    let mut more = 0;
+    match format.failed {
+        FailedTests::Lines(patterns) => {
+            let found = patterns.iter().flat_map(|pattern| find(pattern, output));
+            run.failed.extend(found.map(|parts| parts.join(" > ")));
         }
-        if let Some(counts) = line.strip_prefix("FAILED (") {
-            let numbers =
-                counts.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());
-            return Some(numbers.sum());
-        }
-        // Each failed test of go has a line.
-        if line.starts_with("--- FAIL: ") {
-            return Some(1);
-        }
-        let is_summary = ran_any(line).is_some();
-        let counts = counts(line);
-        let failed = counts.iter().filter(|(_, word)| {
-            ["failed", "failing", "failures", "failure", "errors", "error"].contains(&word.as_str())
-        });
-        failed.map(|(count, _)| *count).reduce(u64::saturating_add).filter(|_| is_summary)
+        FailedTests::Read(read) => more = read(output, &mut run.failed),
+    }
+    let sum = |pattern: &str| -> Option<u64> {
+        let found = find(pattern, output);
+        // An empty group is one test, and words such as `no tests ran` are none.
+        let number = |it: &&str| if it.is_empty() { 1 } else { it.parse::<u64>().unwrap_or(0) };
+        (!found.is_empty()).then(|| found.iter().flatten().map(number).sum())
     };
-    output.lines().filter_map(of_line).reduce(u64::saturating_add)
-}
-
-/// Whether a test ran, by the summary of a known runner; none for any other line.
-fn ran_any(line: &str) -> Option<bool> {
-    // go test: one line a package, without a number.
-    if let Some(package) = line.strip_prefix("ok  \t").or_else(|| line.strip_prefix("ok \t")) {
-        return Some(!package.contains("[no tests to run]"));
-    }
-    if line.starts_with("?   \t") && line.ends_with("[no test files]") {
-        return Some(false);
-    }
-    ran_in(line).map(|count| count > 0)
-}
-
-/// The number of tests that ran, by the summary of a known runner; none for any other line.
-fn ran_in(line: &str) -> Option<u64> {
-    /// Lines that say it in words.
-    const NONE: &[&str] = &[
-        "no tests ran",                      // pytest, dart
-        "NO TESTS RAN",                      // unittest of Python 3.12
-        "No tests found",                    // jest, vitest, PHPUnit
-        "No test files found",               // vitest
-        "No tests executed!",                // PHPUnit
-        "No tests were found!!!",            // ctest
-        "No test is available",              // dotnet
-        "No test matches",                   // dotnet
-        "There are no tests to run",         // mix
-        "No tests to run",                   // surefire
-        "testing: warning: no tests to run", // go
-        "1..0",                              // TAP
-    ];
-    if NONE.iter().any(|words| line.trim_start_matches(['=', ' ']).starts_with(words)) {
-        return Some(0);
-    }
-    let counts = counts(line);
-    let of = |words: &[&str]| {
-        let named = counts.iter().filter(|(_, word)| words.contains(&word.as_str()));
-        named.map(|(count, _)| *count).reduce(u64::saturating_add)
-    };
-    let starts = |prefix: &str| line.strip_prefix(prefix);
-    // cargo test; deno
-    if starts("test result: ").is_some() || starts("ok | ").is_some() {
-        return of(&["passed", "failed"]);
-    }
-    // jest, vitest
-    if starts("Tests:").or_else(|| starts("Tests  ")).is_some() {
-        return of(&["passed", "failed"]).or((!counts.is_empty()).then_some(0));
-    }
-    // node --test
-    if let Some(rest) = starts("# ").or_else(|| starts("ℹ ")) {
-        let count = rest.strip_prefix("pass ").or_else(|| rest.strip_prefix("fail "))?;
-        return count.trim().parse().ok();
-    }
-    // pytest
-    if line.trim_matches(['=', ' ']).rsplit_once(" in ").is_some_and(|(_, took)| is_time(took)) {
-        let ran = ["passed", "failed", "error", "errors", "xfailed", "xpassed"];
-        let others = ["skipped", "deselected"];
-        let found = of(&ran).or_else(|| of(&others).map(|_| 0));
-        if found.is_some() {
-            return found;
-        }
-    }
-    let first = counts.first().map(|(count, word)| (*count, word.as_str()));
-    match first {
-        // mocha; bun
-        Some((ran, "passing" | "failing" | "pass" | "fail")) if starts_with_digit(line) => {
-            Some(ran)
-        }
-        // minitest; RSpec; mix
-        Some((ran, "runs" | "examples" | "example" | "tests" | "test"))
-            if starts_with_digit(line) && line.contains(" failure") =>
-        {
-            Some(ran)
-        }
-        // unittest; XCTest; PHPUnit; nextest
-        Some((ran, "tests" | "test"))
-            if ["Ran ", "Executed ", "OK (", "Summary ["].iter().any(|it| line.starts_with(it)) =>
-        {
-            Some(ran)
-        }
-        // JUnit by surefire
-        _ => {
-            let count = starts("Tests run: ").or_else(|| starts("[INFO] Tests run: "))?;
-            let count = count.split(',').next()?;
-            count.parse().ok()
-        }
-    }
-}
-
-fn starts_with_digit(line: &str) -> bool {
-    line.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// Whether a text is a time such as `0.01s` or `75.31s (0:01:15)`.
-fn is_time(text: &str) -> bool {
-    let seconds = text.split(' ').next().and_then(|word| word.strip_suffix('s'));
-    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
-}
-
-/// The whole numbers of a line, each with the word after it.
-fn counts(line: &str) -> Vec<(u64, String)> {
-    let words: Vec<&str> = line.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
-    let pairs = words.windows(2).filter_map(|pair| {
-        let count = pair[0].trim_start_matches(['(', '[']).parse().ok()?;
-        let word = pair[1].trim_matches(|c: char| !c.is_alphanumeric());
-        Some((count, word.to_owned()))
+    run.ran = sum(format.ran).map(|ran| {
+        let minus = sum(format.minus).unwrap_or(0);
+        ran.saturating_sub(minus)
     });
-    pairs.collect()
+    if run.ran.is_none_or(|ran| ran == 0) && !find(format.uncounted, output).is_empty() {
+        run.ran = None;
+    }
+    run.is_cut = sum(format.lost).is_some_and(|lost| lost > run.failed.len() as u64 + more);
+    Some(run)
+}
+
+/// The groups of each match of a pattern, in which `^` and `$` are ends of lines: those that matched.
+fn find<'t>(pattern: &str, text: &'t str) -> Vec<Vec<&'t str>> {
+    let Ok(pattern) = Regex::new(&format!("(?m){pattern}")) else { return Vec::new() };
+    let groups = |found: regex_lite::Captures<'t>| {
+        found.iter().skip(1).flatten().map(|group| group.as_str()).collect()
+    };
+    pattern.captures_iter(text).map(groups).collect()
+}
+
+/// The first group of the first match of a pattern at the start of a line.
+fn first<'t>(pattern: &str, line: &'t str) -> Option<&'t str> {
+    find(pattern, line).into_iter().next()?.into_iter().next()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
+
+    /// A recorded output, and what is true of it.
+    #[derive(Deserialize)]
+    struct RecordedRun {
+        case: String,
+        output: String,
+        ran: Option<u64>,
+        failed: BTreeSet<String>,
+    }
+
+    /// What real runners wrote: where none is known, what formatters, linters and shells wrote.
+    fn recorded() -> impl Iterator<Item = RecordedRun> {
+        let lines = include_str!("../../tests/test_runs.jsonl").lines();
+        lines.map(|line| serde_json::from_str(line).expect("a recorded run"))
+    }
+
+    #[test]
+    fn the_names_of_failed_tests_are_read_as_runners_write_them() {
+        for RecordedRun { case, output, ran, failed } in recorded() {
+            let run = TestRun::read(&output);
+            assert_eq!(run.is_some(), !case.starts_with("none/"), "{case}");
+            let run = run.unwrap_or_default();
+            assert_eq!(run.failed, failed, "{case}");
+            assert!(!run.is_cut && (run.ran.is_none() || run.ran == ran), "{case}: {run:?}");
+        }
+    }
+
+    #[test]
+    fn failures_without_names_are_seen() {
+        for cut in [
+            "=== 1 failed, 2 passed in 0.02s ===\n",
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored\n",
+            "# pass 1\n# fail 1\n# cancelled 0\n",
+            "FAIL\texample.com/a\t0.002s\n",
+        ] {
+            assert!(TestRun::read(cut).is_some_and(|run| run.is_cut), "{cut}");
+        }
+    }
 
     #[test]
     fn a_runner_that_ran_no_test_is_seen() {
         for output in [
             "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 0.00s\n",
             "============ no tests ran in 0.01s ============\n",
-            "collected 3 items / 3 deselected / 0 selected\n\n===== 3 deselected in 0.01s =====\n",
+            "===== 3 deselected in 0.01s =====\n",
             "2 skipped in 0.02s\n",
             "Ran 0 tests in 0.000s\n\nOK\n",
-            "1..2\n# tests 2\n# suites 0\n# pass 0\n# fail 0\n# cancelled 0\n# skipped 2\n",
-            "ℹ tests 0\nℹ pass 0\nℹ fail 0\n",
+            "1..2\n# tests 2\n# pass 0\n# fail 0\n# cancelled 0\n# skipped 2\n",
+            "ℹ tests 0\nℹ pass 0\nℹ fail 0\nℹ cancelled 0\n",
             "No tests found, exiting with code 0\n",
-            "Test Suites: 1 skipped, 0 of 1 total\nTests:       2 skipped, 2 total\n",
+            "Tests:       2 skipped, 2 total\n",
             "      Tests  2 skipped (2)\n",
             "No test files found, exiting with code 0\n",
             "\n  0 passing (1ms)\n",
@@ -226,51 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_counted() {
-        for (output, count) in [
-            (
-                "test result: ok. 2 passed; 1 failed; 4 ignored\n\ntest result: ok. 1 passed; 0 failed\n",
-                Some(4),
-            ),
-            ("=== 1 failed, 2 passed, 5 deselected, 1 error in 0.02s ===\n", Some(4)),
-            ("3 skipped in 0.02s\n", Some(0)),
-            ("# tests 129\n# pass  129\n", Some(129)),
-            ("# tests 9\n# pass 7\n# fail 1\n# skipped 1\n", Some(8)),
-            ("Tests:       1 skipped, 1 failed, 2 passed, 4 total\n", Some(3)),
-            ("  3 passing (2ms)\n  1 failing\n", Some(4)),
-            ("Ran 3 tests in 0.000s\n", Some(3)),
-            ("ok  \tx\t0.002s\n", None),
-            ("fine\n", None),
-        ] {
-            assert_eq!(ran(output), count, "{output}");
-        }
-        assert!(misses_names("E   ImportError: cannot import name 'mul'\n1 error in 0.1s\n"));
-        assert!(misses_names("TypeError: mul is not a function\n"));
-        assert!(misses_names("error[E0425]: cannot find function `mul` in this scope\n"));
-        assert!(misses_names("./a_test.go:6:5: undefined: Mul\nFAIL\tx [build failed]\n"));
-        assert!(!misses_names("ImportError: x\nE       assert 1 == 2\n"));
-    }
-
-    #[test]
     fn one_test_of_any_runner_is_enough() {
         for output in [
             "",
             "all good\n",
             "test result: ok. 1 passed; 0 failed; 0 ignored\n\ntest result: ok. 0 passed; 0 failed; 0 ignored\n",
-            "test result: FAILED. 0 passed; 1 failed; 0 ignored\n",
             "=== 2 passed, 1 skipped in 75.31s (0:01:15) ===\n",
             "1 failed in 0.02s\n",
-            "Ran 3 tests in 0.000s\n",
-            "# tests 2\n# pass 2\n# fail 0\n",
             "Tests:       1 skipped, 1 passed, 2 total\n",
-            "      Tests  3 passed (3)\n",
-            "  3 passing (2ms)\n  1 pending\n",
             "?   \tx/y\t[no test files]\nok  \tx\t0.002s\n",
             "3 examples, 0 failures\n0 runs, 0 assertions, 0 failures\n",
-            "OK (3 tests, 5 assertions)\n",
-            "Tests run: 4, Failures: 0, Errors: 0\n",
             "Summary [   0.012s] 5 tests run: 5 passed, 0 skipped\n",
-            " 3 pass\n 0 fail\n",
             "finished in 3.1s\n0 problems\n",
         ] {
             assert!(!ran_none(output), "{output}");

@@ -28,7 +28,7 @@ use crate::{
             tripwire::Tripwire,
         },
         run::command::CheckPurpose,
-        test_output,
+        test_output::{self, TestRun},
         verdict::{CheckResult, Outcome},
     },
     project::attempt::AttemptRecord,
@@ -276,14 +276,15 @@ impl ProofOrder {
                 return Err(self.stopped(began));
             }
             let is_marked = output.contains(marker);
-            let tests = test_output::ran(&output);
+            let run = TestRun::read(&output);
+            let tests = run.as_ref().and_then(|run| run.ran);
             result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
             // Of two that fail, the one that ran into the statement counts.
             let counts = result.red.is_none() || (is_marked && !result.marked);
             if check.is_green() && kind.runs_all() {
                 result.passed.push(command.clone());
             } else if !check.is_green() && counts {
-                result.failed_tests = test_output::failed(&output);
+                result.failed_tests = run.map(|run| run.failed.len() as u64);
                 result.misses_names = test_output::misses_names(&output);
                 result.red = Some(check);
             }
