@@ -142,8 +142,6 @@ pub enum Command {
     Undo(Flags<UndoArgs>),
     /// Add the tasks of a backlog to the graph
     Import(Flags<ImportArgs>),
-    /// Write the graph as a backlog of another tool
-    Export(Flags<ExportArgs>),
     /// Have the agent write tasks from a text, and check them
     Draft(Flags<Box<DraftArgs>>),
     /// Create a branch from the work of an incomplete attempt

@@ -11,7 +11,6 @@ mod demo;
 mod diff;
 mod doctor;
 mod draft;
-mod export;
 mod filter;
 mod graph;
 mod import;
@@ -183,7 +182,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Verify(Flags(options)) => task::verify(at, &options.id),
         Command::Costs(Flags(options)) => costs::costs(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(at, &options),
-        Command::Export(Flags(options)) => export::run(at, &options),
         Command::Import(Flags(options)) => import::run(at, &options),
         Command::Config(Flags(options)) => printed::config(at, &options),
         Command::Schema(Flags(options)) => printed::schema(options.of),

@@ -39,16 +39,12 @@ mod reviewer;
 mod side_agent;
 mod side_command;
 mod slots;
-mod sources;
 mod steps;
 mod target;
 mod trial_order;
 mod whole;
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
@@ -61,7 +57,7 @@ use crate::{
     },
     core::{
         duration,
-        event::{GraphEvent, RunEvent, SourceEvent, StopReason},
+        event::{GraphEvent, RunEvent, StopReason},
         exit::{Exit, Failure},
         run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
@@ -97,7 +93,6 @@ use processes::Processes;
 use proof::RunProofs;
 use side_agent::SideAgents;
 use slots::RunSlots;
-use sources::RunSources;
 use target::follow_rename;
 pub use target::open_reset;
 use whole::RunWhole;
@@ -121,7 +116,6 @@ pub struct Runner {
     proofs: RunProofs,
     side_agents: SideAgents,
     candidates: RunCandidates,
-    sources: RunSources,
     inbox: Inbox,
     /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
@@ -195,7 +189,6 @@ impl Runner {
             proofs: RunProofs::default(),
             side_agents: SideAgents::default(),
             candidates: RunCandidates::default(),
-            sources: RunSources::default(),
             inbox,
             wake: None,
             followed: Instant::now(),
@@ -218,13 +211,10 @@ impl Runner {
         away::cancel_left(&self.core.cx, &self.core.journal.history().run.id, false);
         self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
-        for refreshed in mem::take(&mut self.core.cx.options.refreshed) {
-            self.core.emit(None, SourceEvent::SourceRefreshed(refreshed))?;
-        }
         self.core.emit(None, self.core.graph.loaded())?;
         let result = match self.begin() {
             // A request to stop ended a git command.
-            Err(error) if sources::is_stop(&error) => {
+            Err(error) if error.chain().any(<dyn std::error::Error>::is::<git::CallStopped>) => {
                 self.processes.order_all(GuardianCommand::Kill);
                 let signal = self.core.cx.policy.stop.or_else(|| self.inbox.stop_signal());
                 Ok(signal.map_or(StopReason::Stopped, |(it, name)| StopReason::Signal(it, name)))
@@ -246,7 +236,6 @@ impl Runner {
             }
             (reason, _) => reason,
         });
-        // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| {
             drop_trials(&self.core.cx.workspace)?;
             self.landing.mark_standing(&mut self.core)?;
@@ -254,7 +243,6 @@ impl Runner {
             let longest = self.core.cx.workspace.config.lock_timeout.min(LAST_BUSY);
             let busy = if is_stopped { BUSY } else { longest };
             self.landing.follow(&mut self.core, busy)?;
-            self.write_back()?;
             Ok(reason)
         });
         let run = &self.core.journal.history().run;
@@ -301,7 +289,6 @@ impl Runner {
         self.proofs.record_unmade(&mut self.core)?;
         self.core.open_reset()?;
         self.landing.follow(&mut self.core, BUSY)?;
-        self.write_back()?;
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {

@@ -308,9 +308,8 @@ pub struct DraftArgs {
     pub agent: AgentArgs,
 }
 
-fn formats(is_one: fn(&BacklogFormat) -> bool) -> impl TypedValueParser<Value = BacklogFormat> {
-    let names =
-        variants::all::<BacklogFormat>().into_iter().filter(is_one).map(BacklogFormat::name);
+fn formats() -> impl TypedValueParser<Value = BacklogFormat> {
+    let names = variants::all::<BacklogFormat>().into_iter().map(BacklogFormat::name);
     PossibleValuesParser::new(names).map(|name| {
         let found =
             variants::all::<BacklogFormat>().into_iter().find(|format| format.name() == name);
@@ -320,13 +319,12 @@ fn formats(is_one: fn(&BacklogFormat) -> bool) -> impl TypedValueParser<Value = 
 
 /// `ralph import`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct ImportArgs {
     /// Files or folders with backlogs; `-` for standard input
-    #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]
+    #[arg(value_name = "FILE|FOLDER|-", required = true)]
     pub sources: Vec<PathBuf>,
     /// The format [default: by the content]
-    #[arg(long, value_name = "FORMAT", value_parser = formats(|_| true))]
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub format: Option<BacklogFormat>,
     /// Show the tasks and what is lost; change nothing
     #[arg(long)]
@@ -343,28 +341,6 @@ pub struct ImportArgs {
     /// Let a task that contains others, such as an epic, wait for them
     #[arg(long)]
     pub nested: bool,
-    /// Also take over what changed in the source and not in the graph [default source: all earlier
-    /// ones]
-    #[arg(long)]
-    pub refresh: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `ralph export`.
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// The format
-    #[arg(long, value_name = "FORMAT", value_parser = formats(|format| *format != BacklogFormat::Github))]
-    pub to: BacklogFormat,
-    /// A file or a folder of tickets; in existing ones only statuses change [default: standard
-    /// output]
-    #[arg(required_if_eq("json", "true"))]
-    pub file: Option<PathBuf>,
-    /// Write all tasks anew, without the text that they were imported from
-    #[arg(long)]
-    pub new: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -2,8 +2,6 @@
 
 mod report;
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 
 use report::ImportReport;
@@ -14,13 +12,12 @@ use crate::{
     cli::ImportArgs,
     core::{
         exit::{Exit, Failure},
-        import::plan::ImportOptions,
+        import::plan::{ImportOptions, changed_fields},
         setup,
     },
     project::{
         graph_file::GraphFile,
-        import::{self, ImportRecord, SourceText},
-        workspace::Workspace,
+        import::{self, SourceText},
     },
 };
 
@@ -36,16 +33,12 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         return Err(around.refuse("import"));
     }
     let directory = invocation.directory()?;
-    let sources = options.sources.iter().map(|source| source_of(&workspace, &directory, source));
-    let sources: Vec<(PathBuf, String)> = sources.collect();
-    if options.refresh {
-        return refresh(&workspace, sources, options);
-    }
     let mut texts: Vec<SourceText> = Vec::new();
     let mut skipped = Vec::new();
     let name = workspace.graph_name();
-    for (path, _) in &sources {
-        let (found, others) = import::gather(workspace.root(), path, options.format)?;
+    for source in &options.sources {
+        let path = if source.as_os_str() == "-" { source.clone() } else { directory.join(source) };
+        let (found, others) = import::gather(workspace.root(), &path, options.format)?;
         if found.iter().any(|text| text.name == name) {
             let message =
                 format!("`{name}` is the graph that the tasks would be added to; name other files");
@@ -57,11 +50,10 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         skipped.extend(others);
     }
     let file = import::graph(&workspace)?;
-    let wishes = ImportOptions { format: options.format, ..wishes(options) };
-    let mut record = ImportRecord::read(&workspace);
+    let wishes = wishes(options);
     let is_example = |file: &&GraphFile| setup::is_example(file.text());
     let base = file.as_ref().filter(|file| !is_example(file));
-    let plan = import::plan(&texts, &import::existing(base, &record), &wishes)?;
+    let plan = import::plan(&texts, &import::existing(base), &wishes)?;
     let mut report = ImportReport::new(&name, options.dry_run);
     if let Some(examples) = file.as_ref().filter(is_example)
         && !plan.new_tasks().is_empty()
@@ -69,25 +61,14 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         report.replaces(examples.graph().tasks().len());
     }
     report.add(&texts, &skipped, &plan, base.is_none());
+    if let Some(base) = base {
+        report.changed = changed_fields(&plan, base.graph());
+    }
     if !options.dry_run {
-        // A base of tasks that are not there yet does no harm.
-        for (_, source) in &sources {
-            record.keep(&workspace, source, &wishes, &plan, |task| task.is_new)?;
-        }
         import::add(&workspace, file, &plan)?;
     }
-    let text = if options.json { terminal::json(&report) } else { report.import_text() };
+    let text = if options.json { terminal::json(&report) } else { report.text() };
     success(&text)
-}
-
-/// The path and the name of a source on the command line.
-fn source_of(workspace: &Workspace, directory: &Path, source: &Path) -> (PathBuf, String) {
-    if source.as_os_str() == "-" {
-        return (source.to_owned(), "-".to_owned());
-    }
-    let path = directory.join(source);
-    let name = import::name_of(workspace.root(), &path);
-    (path, name)
 }
 
 /// What the command line sets for all tasks.
@@ -97,55 +78,5 @@ fn wishes(options: &ImportArgs) -> ImportOptions {
         milestone: options.milestone.clone(),
         tags: options.tags.clone(),
         nested: options.nested,
-        format: None,
-    }
-}
-
-/// Imports sources again, and takes over what changed in them.
-fn refresh(
-    workspace: &Workspace,
-    mut sources: Vec<(PathBuf, String)>,
-    options: &ImportArgs,
-) -> Result<Exit> {
-    let given = Some(wishes(options)).filter(|given| *given != ImportOptions::default());
-    if sources.is_empty() {
-        let record = ImportRecord::read(workspace);
-        let (names, gone) = record.sources(workspace.root());
-        if names.is_empty() {
-            return Err(Failure::new(Exit::Usage, nothing_to_refresh(&record, &gone)).into());
-        }
-        sources.extend(names.into_iter().map(|name| (workspace.root().join(&name), name)));
-    }
-    let name = workspace.graph_name();
-    let new_report = || ImportReport::new(&name, options.dry_run);
-    let mut all = new_report();
-    for (path, source) in sources {
-        let (format, given) = (options.format, given.as_ref());
-        let found = import::refresh(workspace, &path, &source, format, given, options.dry_run)?;
-        if options.json {
-            all.add_refresh(found);
-        } else {
-            let mut report = new_report();
-            report.add_refresh(found);
-            terminal::print(&report.refresh_text())?;
-        }
-    }
-    if options.json {
-        terminal::print(&terminal::json(&all))?;
-    }
-    Ok(Exit::Success)
-}
-
-/// Why there is nothing to refresh.
-fn nothing_to_refresh(record: &ImportRecord, gone: &[String]) -> String {
-    if !gone.is_empty() {
-        let names = terminal::visible(&gone.join("`, `")).into_owned();
-        format!("no source is left to refresh: `{names}` no longer exists; name a file")
-    } else if record.from_input {
-        "what was imported here came from standard input, which cannot be refreshed; pipe it \
-         again to `ralph import - --refresh`"
-            .to_owned()
-    } else {
-        "nothing was imported here yet; name a file, as in `ralph import prd.json`".to_owned()
     }
 }

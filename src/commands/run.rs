@@ -20,7 +20,7 @@ use crate::{
     core::{
         agents::agent_command::AgentCommand,
         duration,
-        event::{Begun, PlainLoop, SourceRefreshed},
+        event::{Begun, PlainLoop},
         exit::{Exit, Failure, fail},
         graph::{
             filter::Filter,
@@ -37,7 +37,6 @@ use crate::{
         config::{self, ConfigLayer, NotifierTarget, PullRequests},
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
-        import,
         workspace::{Workspace, landing_branch},
     },
     report::{
@@ -64,11 +63,10 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let output = RunOutput::of(options.quiet, options.verbose, &options.background);
     let port = options.serve;
     let (workspace, run) = configured(invocation, options.work)?;
-    let refreshed = import::refresh_all(&workspace);
     let (wait, tmux) = (options.wait, options.tmux);
-    let run = RunOptions { refreshed: refreshed.clone(), wait, tmux, ..run };
+    let run = RunOptions { wait, tmux, ..run };
     let opens_request = workspace.config.pull_request == PullRequests::Run;
-    let runner = prepared(workspace, run, output).inspect_err(|_| say_refreshed(&refreshed))?;
+    let runner = prepared(workspace, run, output)?;
     let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
@@ -156,13 +154,6 @@ fn prepared(mut workspace: Workspace, run: RunOptions, output: RunOutput) -> Res
         terminal::say_wrapped(&terminal::visible(&text));
     }
     Ok(runner)
-}
-
-/// Says what happened to the sources if no run records it.
-fn say_refreshed(refreshed: &[SourceRefreshed]) {
-    for SourceRefreshed { source, what } in refreshed {
-        terminal::say(&terminal::visible(&format!("source `{source}`: {what}")));
-    }
 }
 
 /// What a run prints, and where.
@@ -270,15 +261,10 @@ pub(super) fn again(
         flags.insert("onto".to_owned(), json!(branch));
     }
     workspace.set_flags(flags)?;
-    let refreshed = match &begun.plain {
-        Some(_) => Vec::new(),
-        None => import::refresh_all(&workspace),
-    };
     let file = match &begun.plain {
         Some(plain) => loop_graph(&workspace, &plain.name),
         None => attempt::graph(&workspace),
-    };
-    let file = file.inspect_err(|_| say_refreshed(&refreshed))?;
+    }?;
     let run = RunOptions {
         filter: Filter::of_words(&begun.filter),
         agents: (!begun.agents.is_empty()).then(|| begun.agents.clone()),
@@ -287,10 +273,9 @@ pub(super) fn again(
         before,
         tmux: begun.tmux,
         run_on: begun.run_on.clone(),
-        refreshed: refreshed.clone(),
         plain: begun.plain.clone(),
     };
-    let runner = runner(workspace, file, run, output).inspect_err(|_| say_refreshed(&refreshed))?;
+    let runner = runner(workspace, file, run, output)?;
     Ok(runner.run()?.exit())
 }
 

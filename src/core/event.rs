@@ -28,9 +28,7 @@ pub use child::{
     ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,
 };
 pub use ended::AttemptResult;
-pub use graph::{
-    Cause, DraftCall, GraphEvent, Harm, SourceEvent, SourceFailed, SourceRefreshed, SourceUpdated,
-};
+pub use graph::{Cause, DraftCall, GraphEvent, Harm};
 pub use landing::{
     Batch, ExecutorEvent, Held, LandingEvent, TakenBack, TipFault, TipRed, WaitingWork,
 };
@@ -99,7 +97,6 @@ groups! {
     Request(RequestEvent),
     Child(ChildEvent),
     Executor(ExecutorEvent),
-    Source(SourceEvent),
     Schedule(ScheduleEvent),
 }
 

@@ -153,7 +153,6 @@ impl Event {
             Event::Executor(event) => event,
             Event::Landing(event) => event,
             Event::Graph(event) => event,
-            Event::Source(event) => event,
             Event::Schedule(event) => event,
         }
     }

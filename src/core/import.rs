@@ -1,18 +1,16 @@
-//! Backlogs of other tools: known by their content, read into tasks, and written back.
+//! Backlogs of other tools: known by their content, and read into tasks.
 //!
 //! One reader per format turns a text into a [`SourceBacklog`], whose tasks have the fields of the
 //! graph. What has no place there is kept under its own name, and what cannot be kept is listed as a
-//! [`LostField`]. `plan` maps ids and dependencies and makes the text of the graph, `refresh` takes
-//! over what changed in a source, and `export` writes backlogs.
+//! [`LostField`]. `plan` maps ids and dependencies, and `graph_text` writes the graph.
 
 mod builder;
-pub mod export;
 mod fields;
 mod github;
+pub mod graph_text;
 mod json_backlog;
 mod markdown;
 pub mod plan;
-pub mod refresh;
 mod table;
 mod value;
 mod yaml_backlog;

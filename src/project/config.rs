@@ -295,9 +295,6 @@ settings! { @ [] []
     setup_timeout: length = minutes(15);
     /// The folder of the slots, relative to the repository; default: next to it.
     slot_dir: Option<String> = None;
-    /// Backlogs, as files and folders, that each run refreshes first, as by `ralph import
-    /// --refresh`.
-    sources: Vec<String> = Vec::new();
     /// A task in progress for this long counts as stale.
     stale_after: length = select::STALE_AFTER;
     /// Stop a run after this many attempts in a row that fail immediately; 0: never.
@@ -322,9 +319,6 @@ settings! { @ [] []
     verify_on: Option<String> = None;
     /// The time limit of each verify command.
     verify_timeout: length = minutes(15);
-    /// Mark tasks whose work has landed as done in the files that they were imported from, and
-    /// close their GitHub issues with `gh`.
-    write_back: bool = false;
 }
 
 impl Config {

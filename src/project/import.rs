@@ -1,8 +1,6 @@
 //! Backlogs on disk: which files they are, what is new in them, and how it gets into the graph.
 
 mod gather;
-mod refresh;
-pub mod write_back;
 
 use std::path::Path;
 
@@ -17,8 +15,8 @@ use crate::{
         graph::task_edit::differences,
         import::{
             self, BacklogFormat,
+            graph_text::{added, graph_text},
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
-            refresh::{added, graph_text},
         },
         setup, variants,
     },
@@ -29,12 +27,11 @@ use crate::{
     },
 };
 
-pub use gather::{SkippedFile, SourceText, gather, gather_folder, name_of};
-pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
+pub use gather::{SkippedFile, SourceText, gather, name_of};
 
 /// Returns the tasks of a graph, as an import sees them, with what is known of their sources.
-pub fn existing(file: Option<&GraphFile>, record: &ImportRecord) -> ExistingTasks {
-    let mut existing = ExistingTasks { titles: record.titles(), ..ExistingTasks::default() };
+pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {
+    let mut existing = ExistingTasks::default();
     for task in file.map(|file| file.graph().tasks()).unwrap_or_default() {
         existing.ids.insert(task.id.to_string());
         if let Some(source) = task.extra.get("source").and_then(Value::as_str) {

@@ -305,7 +305,6 @@ fn may_change_states(event: &Event) -> bool {
         | Event::Request(_)
         | Event::Attempt(_)
         | Event::Graph(_)
-        | Event::Source(_)
         | Event::Landing(_) => true,
         Event::Check(_) | Event::Child(_) | Event::Executor(_) | Event::Schedule(_) => false,
     }

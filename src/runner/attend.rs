@@ -15,11 +15,11 @@ use chrono::Utc;
 
 use super::{
     Runner, RunnerMessage, attempts,
-    context::{Facts, RunContext},
+    context::RunContext,
     core::RunCore,
     hooks::{DueHook, HookOutcome},
     processes::UsageSoFar,
-    reviewer, sources,
+    reviewer,
 };
 use crate::{
     adapters::{
@@ -237,36 +237,6 @@ impl Runner {
             self.core.journal.tick();
         }
         Ok(may_continue)
-    }
-
-    /// Tells the sources of landed tasks that these are done. If the run is asked to stop, the next one
-    /// makes up for this.
-    pub(super) fn write_back(&mut self) -> Result<()> {
-        let mut facts = Facts::default();
-        let done = self.sources.mark_in_files(&self.core.cx, &self.core.graph.file, &mut facts);
-        self.core.tell(facts)?;
-        let done = match done {
-            Err(error) if sources::is_stop(&error) => return Ok(()),
-            done => done?,
-        };
-        for closing in sources::closings(&self.core.cx, self.core.journal.history(), &done)? {
-            if self.core.is_ended_now() || self.core.cx.policy.stop.is_some() {
-                return Ok(());
-            }
-            closing.begin();
-            let (guardians, mut ticked) = (self.core.cx.guardians.clone(), Instant::now());
-            let outcome =
-                process::run_guarded(&guardians, &closing.spec, closing.limits, |agent| {
-                    Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.core.is_ended_now())
-                })?;
-            let mut facts = Facts::default();
-            let goes_on = self.sources.closed(&self.core.cx, closing, &outcome, &mut facts);
-            self.core.tell(facts)?;
-            if !goes_on? {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 

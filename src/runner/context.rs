@@ -14,7 +14,7 @@ use crate::{
     core::{
         agents::agent_command::AgentCommand,
         commit_id::CommitId,
-        event::{Event, GraphEvent, Harm, PlainLoop, SourceRefreshed},
+        event::{Event, GraphEvent, Harm, PlainLoop},
         graph::{
             TaskGraph,
             filter::Filter,
@@ -45,8 +45,6 @@ pub struct RunOptions {
     pub tmux: bool,
     /// Where attempts run, whatever tasks and settings say.
     pub run_on: Option<String>,
-    /// What the sources of the settings brought in before the run.
-    pub refreshed: Vec<SourceRefreshed>,
     /// The plain loop, unless the run works on a graph.
     pub plain: Option<PlainLoop>,
 }

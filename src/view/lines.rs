@@ -157,7 +157,6 @@ fn text_of(event: &Event) -> &dyn EventText {
         Event::Executor(event) => event,
         Event::Landing(event) => event,
         Event::Graph(event) => event,
-        Event::Source(event) => event,
         Event::Schedule(event) => event,
     }
 }

@@ -86,7 +86,6 @@ fn every_setting_is_shown_with_its_origin() {
     setup               []                                  default
     setup_timeout       15m                                 default
     slot_dir            none                                default
-    sources             []                                  default
     stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:5
     term_grace          [took]                               .ralph/config.yaml:4
@@ -98,7 +97,6 @@ fn every_setting_is_shown_with_its_origin() {
     verify_jobs         0                                   default
     verify_on           none                                default
     verify_timeout      15m                                 default
-    write_back          false                               default
     "#);
 }
 

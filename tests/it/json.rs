@@ -72,10 +72,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (
         &["import", "plan.md", "--json"],
-        "What came and what was lost; with `--refresh` also what changed. `outcome` is `taken`, \
-         `changed-in-graph`, `kept-complete` or `no-place`.",
+        "What came, what was lost, and what differs from the graph, which keeps its value.",
     ),
-    (&["export", "--to", "csv", "new.csv", "--json"], "What was written and what was lost."),
     (&["undo", "--list", "--json"], "The changes of the graph that were kept, the newest first."),
 ];
 
@@ -172,19 +170,11 @@ fn write_plans(trial: &TestProject) {
     trial.write("plans/README.md", "Read me.\n");
 }
 
-/// Takes the other shapes of `import` and `export`.
-fn take_more_of_backlogs(
-    trial: &TestProject,
-    command: &str,
-    take: &mut impl FnMut(&TestProject, &[&str]),
-) {
-    if command == "import" {
-        trial.write("plan.md", "# Plan\n\n- [ ] `cut`: Cut it out\n");
-        take(trial, &["import", "plan.md", "--refresh", "--json"]);
-        take(trial, &["import", "plans", "--dry-run", "--json"]);
-    } else {
-        take(trial, &["export", "--to", "markdown", "plan.md", "--json"]);
-    }
+/// Takes the other shapes of `import`.
+fn take_more_of_backlogs(trial: &TestProject, take: &mut impl FnMut(&TestProject, &[&str])) {
+    trial.write("plan.md", "# Plan\n\n- [ ] `cut`: Cut it out\n");
+    take(trial, &["import", "plan.md", "--json"]);
+    take(trial, &["import", "plans", "--dry-run", "--json"]);
 }
 
 #[test]
@@ -251,7 +241,7 @@ fn the_page_of_shapes_is_what_is_printed() {
                 take(&trial, &[words[0], "--json", "--run", "2"]);
                 take(&busy, words);
             }
-            "import" | "export" => take_more_of_backlogs(&trial, words[0], &mut take),
+            "import" => take_more_of_backlogs(&trial, &mut take),
             "dag-status" | "slots" => take(&busy, words),
             _ => {}
         }

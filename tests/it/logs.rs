@@ -340,19 +340,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""hook":"after_run","command":"tidy","outcome":"exited","exit_code":4,"duration_seconds":1.0,"log":"[log]""#,
     ),
     ("notify_failed", "", r#""notifier":"desktop","moment":"finished","why":"no bus""#),
-    ("source_refreshed", "", r#""source":"prd.json","what":"1 task added""#),
-    (
-        "source_updated",
-        "",
-        r#""source":"prd.json","tasks":["a","b"],"commit":"0123456789abcdef0123456789abcdef01234567""#,
-    ),
-    (
-        "source_updated",
-        "",
-        r#""source":"PLAN.md","tasks":["a"],"uncommitted":"the file has other changes""#,
-    ),
-    ("source_updated", "", r#""source":"https://github.com/o/n/issues/3","tasks":["a"]"#),
-    ("source_failed", "", r#""source":"prd.json","why":"it is not UTF-8""#),
     ("slept", "", r#""until":"2026-11-21T00:00:00.000Z","cron":["@daily"]"#),
     (
         "woken",

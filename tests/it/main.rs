@@ -101,4 +101,3 @@ mod waits;
 #[cfg(target_os = "linux")]
 mod whole;
 mod workload;
-mod write_back;

@@ -300,7 +300,7 @@ fn settings(workspace: &Workspace) -> ConfigLayer {
     let set = all
         .filter(|(key, _, origin)| *origin != Origin::Default && !OTHERS.contains(&key.as_str()));
     let mut settings: ConfigLayer = set.map(|(key, value, _)| (key, value)).collect();
-    let own: [(&str, Value); 9] = [
+    let own: [(&str, Value); 8] = [
         ("isolation", json!("slot")),
         ("retry", json!("fresh")),
         ("jobs", json!(1)),
@@ -309,7 +309,6 @@ fn settings(workspace: &Workspace) -> ConfigLayer {
         ("verify", json!([])),
         ("verify_baseline", json!(false)),
         ("remarks", json!(false)),
-        ("write_back", json!(false)),
     ];
     settings.extend(own.map(|(key, value)| (key.to_owned(), value)));
     settings

@@ -12,11 +12,10 @@ use crate::{
         graph::task::Status,
         import::{
             BacklogFormat,
-            plan::{ImportPlan, ImportedTask},
-            refresh::{FieldOutcome, RefreshedField},
+            plan::{ChangedField, ImportPlan, ImportedTask},
         },
     },
-    project::import::{RefreshReport, SkippedFile, SourceText},
+    project::import::{SkippedFile, SourceText},
     view::lines::counted,
 };
 
@@ -37,16 +36,11 @@ pub(super) struct ImportReport {
     tasks: Vec<ReportedTask>,
     /// What the graph does not have as the source has it.
     lost: Vec<ReportedLoss>,
-    /// The fields that changed in the sources since the last import.
-    changes: Vec<RefreshedField>,
-    /// The tasks of the graph that the sources no longer have.
-    gone: Vec<String>,
+    /// What the sources have changed of tasks that the graph has.
+    pub(super) changed: Vec<ChangedField>,
     /// The fields of the whole backlog that the graph has no place for.
     #[serde(skip)]
     lost_top: Vec<String>,
-    /// The number of tasks that were imported elsewhere.
-    #[serde(skip)]
-    unknown: usize,
 }
 
 /// A file that was read.
@@ -136,28 +130,11 @@ impl ImportReport {
         }
     }
 
-    /// Adds what a refresh found.
-    pub(super) fn add_refresh(&mut self, report: RefreshReport) {
-        self.add(&report.texts, &report.skipped, &report.plan, true);
-        self.changes.extend(report.changes);
-        self.gone.extend(report.gone);
-        self.unknown += report.unknown;
-    }
-
     /// The report of an import.
-    pub(super) fn import_text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = String::new();
         self.write_sources(&mut text, self.dry_run);
         self.write_losses(&mut text);
-        self.write_skipped(&mut text);
-        self.write_result(&mut text);
-        text
-    }
-
-    /// The report of a refresh.
-    pub(super) fn refresh_text(&self) -> String {
-        let mut text = String::new();
-        self.write_sources(&mut text, false);
         self.write_changes(&mut text);
         self.write_skipped(&mut text);
         self.write_result(&mut text);
@@ -218,52 +195,21 @@ impl ImportReport {
         }
     }
 
-    /// What changed in the source since the last import.
+    /// What changed in the sources of tasks that the graph has.
     fn write_changes(&self, text: &mut String) {
-        for (outcome, title) in [
-            (FieldOutcome::Taken, "Changed in the source:"),
-            (FieldOutcome::ChangedInGraph, "Changed on both sides; the graph keeps its value:"),
-            (
-                FieldOutcome::KeptComplete,
-                "Open again in the source, but complete in the graph, where it stays complete \
-                 (`ralph task-reset ID` opens it again):",
-            ),
-            (
-                FieldOutcome::NoPlace,
-                "Changed in the source, but the layout of the graph file allows no change here:",
-            ),
-        ] {
-            let changes = self.changes.iter().filter(|change| change.outcome == outcome);
-            for (number, change) in changes.enumerate() {
-                if number == 0 {
-                    wrapped(text, title);
-                }
-                // It is done, whatever its new text asks for.
-                let done = if change.of_complete { " (complete)" } else { "" };
-                let line = match outcome {
-                    FieldOutcome::KeptComplete => format!("  {}", change.id),
-                    FieldOutcome::Taken | FieldOutcome::ChangedInGraph | FieldOutcome::NoPlace => {
-                        format!(
-                            "  {}{done}: {} {}",
-                            change.id,
-                            visible(&change.field),
-                            shown(change)
-                        )
-                    }
-                };
-                let _ = writeln!(text, "{}", fit(&line, width()));
-            }
+        if !self.changed.is_empty() {
+            wrapped(text, "Differs in the source; the graph keeps its own:");
         }
-        if !self.gone.is_empty() {
-            let ids = self.gone.join(", ");
-            wrapped(text, &format!("No longer in the source, kept in the graph: {ids}"));
-        }
-        if self.unknown > 0 {
-            let tasks = counted(self.unknown, "task");
-            let line = format!(
-                "{tasks} were imported elsewhere: their changes are taken over from now on"
-            );
-            wrapped(text, &line);
+        for ChangedField { id, field, value } in &self.changed {
+            let value = match value {
+                None => "none".to_owned(),
+                Some(Value::String(word)) if *field == "status" => word.clone(),
+                Some(Value::String(word)) if !word.contains('\n') => format!("`{word}`"),
+                Some(Value::String(word)) => counted(word.lines().count(), "line"),
+                Some(value) => value.to_string(),
+            };
+            let line = format!("  {id}: {field}: {}", visible(&value));
+            let _ = writeln!(text, "{}", fit(&line, width()));
         }
     }
 
@@ -357,28 +303,6 @@ fn write_tasks(text: &mut String, tasks: &[&ReportedTask]) {
             wrapped(text, &format!("      after {}", waits.join(", ")));
         }
     }
-}
-
-/// The new value of a field; the number of changed lines of a long text.
-fn shown(change: &RefreshedField) -> String {
-    let Some(value) = &change.value else { return "removed".to_owned() };
-    let text = |value: &Option<Value>| {
-        value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let (old, new) = (text(&change.before), text(&change.value));
-    if new.lines().count() < 2 && old.lines().count() < 2 {
-        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        return format!("now `{}`", visible(&word));
-    }
-    let mut counts: HashMap<&str, i64> = HashMap::new();
-    let lines = new.lines().map(|line| (line, 1)).chain(old.lines().map(|line| (line, -1)));
-    for (line, sign) in lines {
-        *counts.entry(line).or_default() += sign;
-    }
-    let added: i64 = counts.values().filter(|count| **count > 0).sum();
-    let removed: i64 = -counts.values().filter(|count| **count < 0).sum::<i64>();
-    let count = counted(new.lines().count(), "line");
-    format!("changed: {added} added and {removed} removed, {count} now")
 }
 
 fn wrapped(text: &mut String, line: &str) {

@@ -345,7 +345,7 @@ pub(super) fn read(text: &str) -> Reading {
         builder.set_title(&item.title);
         let listed = words::dependencies(&item.text);
         let prose = listed.as_ref().map_or(item.text.as_str(), |(_, prose)| prose);
-        builder.describe(&words::unescaped(&dedent(prose)));
+        builder.describe(&dedent(prose));
         item.read_status(&mut builder, text, (is_kiro, is_board));
         for (name, value) in [("story", &item.story), ("milestone", &item.milestone)] {
             if let Some(value) = value {

@@ -1,15 +1,15 @@
 //! What an import would add to a graph: ids, dependencies and fields of each task.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::Hash,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    BacklogFormat, LostField, SourceBacklog, SourceLink, SourceTask, field,
+    LostField, SourceBacklog, SourceLink, SourceTask, field,
     fields::{clipped, identify, map_ids},
     status_of,
 };
@@ -53,8 +53,7 @@ impl ExistingTasks {
 }
 
 /// What the command line sets for all tasks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The story of tasks that have none.
     pub story: Option<String>,
@@ -64,8 +63,6 @@ pub struct ImportOptions {
     pub tags: Vec<String>,
     /// Whether a task that contains others waits for them.
     pub nested: bool,
-    /// The format; none if it is known by the content.
-    pub format: Option<BacklogFormat>,
 }
 
 /// A task of a source with its place in the graph.
@@ -103,6 +100,48 @@ impl ImportedTask {
     pub fn status(&self) -> Status {
         status_of(&self.fields)
     }
+}
+
+/// A field that the source has in another form than the graph, which keeps its own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChangedField {
+    /// The task.
+    pub id: String,
+    /// The field.
+    pub field: &'static str,
+    /// Its value in the source; none if it has none.
+    pub value: Option<Value>,
+}
+
+/// Returns the fields of tasks that the graph has and the source has changed. A status is one only
+/// if it is over in the source and not in the graph: what was done here, the source may not know.
+pub fn changed_fields(plan: &ImportPlan, graph: &TaskGraph) -> Vec<ChangedField> {
+    let mut found = Vec::new();
+    for task in plan.tasks.iter().filter(|task| !task.is_new) {
+        let number = TaskId::new(&task.id).ok().and_then(|id| graph.number(&id));
+        let Some(number) = number else { continue };
+        let known = graph.task(number);
+        let waits: BTreeSet<&str> =
+            graph.dependencies(number).map(|other| graph.task(other).id.as_str()).collect();
+        let text = |name| task.get(name).and_then(Value::as_str).unwrap_or_default();
+        let is_over = task.status().is_over() && task.status() != known.status;
+        for (field, is_changed) in [
+            ("title", text("title") != known.title),
+            ("status", is_over),
+            ("depends_on", waits != task.dependencies().into_iter().collect()),
+            (
+                "description",
+                text("description").trim_end()
+                    != known.description.as_deref().unwrap_or_default().trim_end(),
+            ),
+        ] {
+            if is_changed {
+                let value = task.get(field).cloned();
+                found.push(ChangedField { id: task.id.clone(), field, value });
+            }
+        }
+    }
+    found
 }
 
 /// What an import does.
@@ -390,7 +429,7 @@ impl<'a> SourceNames<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::{BacklogFormat, read};
     use super::*;
 
     fn file(name: &str, format: BacklogFormat, text: &str) -> SourceFile {

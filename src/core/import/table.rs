@@ -73,16 +73,6 @@ fn cell(text: &str, start: usize, delimiter: char) -> Result<(String, usize), Ve
     Ok((cell, end + length))
 }
 
-/// Writes rows as CSV.
-pub(super) fn written(rows: &[Vec<String>]) -> String {
-    let cell = |cell: &String| {
-        let is_plain = !cell.contains([',', '"', '\n', '\r']);
-        if is_plain { cell.clone() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
-    };
-    let row = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n";
-    rows.iter().map(row).collect()
-}
-
 /// The role of a column. `Task` names the tasks if no other column does.
 pub(super) fn role(name: &str, has_title: bool) -> FieldRole {
     let is_task = ["task", "taskname", "item", "todo"].contains(&fold(name).as_str());

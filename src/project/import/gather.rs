@@ -96,7 +96,7 @@ pub fn gather(
 ///
 /// # Errors
 /// Errors of the disk.
-pub fn gather_folder(
+fn gather_folder(
     root: &Path,
     path: &Path,
     format: Option<BacklogFormat>,

@@ -1,16 +1,13 @@
-//! The lines of the files that people write: the graph, the settings and the sources of tasks.
+//! The lines of the files that people write: the graph and the settings.
 
 use super::{
     EventContext, EventText, Line, MarkKind, bad, counted, faint, first_paths, good, length, line,
     named, warn,
 };
-use crate::{
-    adapters::terminal::Style,
-    core::{
-        event::{Cause, DraftCall, GraphEvent, Harm, SourceEvent, SourceFailed, SourceUpdated},
-        graph::task::{Status, TaskId},
-        spend::dollars,
-    },
+use crate::core::{
+    event::{Cause, DraftCall, GraphEvent, Harm},
+    graph::task::{Status, TaskId},
+    spend::dollars,
 };
 
 impl EventText for GraphEvent {
@@ -161,37 +158,4 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
              left as it is"
         ),
     }
-}
-
-impl EventText for SourceEvent {
-    fn lines(&self, _at: &EventContext<'_>) -> Vec<Line> {
-        vec![match self {
-            SourceEvent::SourceRefreshed(source) => {
-                line(None, format!("source `{}`: {}", source.source, source.what))
-            }
-            SourceEvent::SourceUpdated(source) => line(None, updated(source)),
-            SourceEvent::SourceFailed(SourceFailed { source, why }) => {
-                let what = if source.contains("://") {
-                    format!("cannot close {source}")
-                } else {
-                    format!("cannot mark tasks as done in `{source}`")
-                };
-                line(Style::Warn, format!("{what}: {why}; the next run tries again"))
-            }
-        }]
-    }
-}
-
-fn updated(source: &SourceUpdated) -> String {
-    let tasks = named(&source.tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
-    let name = &source.source;
-    if source.is_issue() {
-        return format!("closed {name}: {tasks} is complete");
-    }
-    let commit = match (&source.commit, &source.uncommitted) {
-        (Some(commit), _) => format!(" in {}", commit.get(..7).unwrap_or(commit)),
-        (None, Some(why)) => format!(", not committed: {why}"),
-        (None, None) => String::new(),
-    };
-    format!("{tasks}: marked as done in `{name}`{commit}")
 }

@@ -1,8 +1,7 @@
 //! What the texts of a plan say: titles with ids and labels, the tasks that a text names
-//! (`Depends on: T001, Task 2`), and the form in which `ralph export` writes a task, which reads back
-//! as the same task.
+//! (`Depends on: T001, Task 2`).
 
-use std::{collections::HashMap, fmt::Write as _, ops::Range, sync::LazyLock};
+use std::{collections::HashMap, ops::Range, sync::LazyLock};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use regex_lite::Regex;
@@ -39,9 +38,6 @@ static LABEL: LazyLock<Regex> = LazyLock::new(|| expression(r"^\[([A-Za-z0-9-]{1
 /// The first line of a list, a quotation, a table or code.
 static BLOCK: LazyLock<Regex> =
     LazyLock::new(|| expression(r"^\s*(?:[-+>|]|\*(?:[^*]|$)|```|\d+[.)] )"));
-/// A checkbox of an item, which may be escaped.
-static BOX: LazyLock<Regex> = LazyLock::new(|| expression(r"^\s*(?:\d+[.)]|[-*+])\s+(\\*\[.\])"));
-
 fn expression(text: &str) -> Regex {
     Regex::new(text).expect("the expression is valid")
 }
@@ -208,38 +204,6 @@ const DEPENDS_ON: &str = "Depends on: ";
 /// What stands there for a task without dependencies.
 const NONE: &str = "none";
 
-/// The lines of a task: its box, id and title; its description; its dependencies.
-pub(in crate::import) fn item(
-    mark: char,
-    id: &str,
-    title: &str,
-    description: Option<&str>,
-    depends_on: &[&str],
-) -> String {
-    let mut text = format!("- [{mark}] `{id}`: {}\n", one_line(title));
-    let description = description.unwrap_or_default();
-    if !description.is_empty() {
-        text.push('\n');
-    }
-    for line in description.lines() {
-        let line = format!("  {}", with_box(line, true));
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    let prose = format!("{title}\n{description}").to_ascii_lowercase();
-    let names: Vec<String> = depends_on.iter().map(|id| format!("`{id}`")).collect();
-    if !names.is_empty() {
-        let _ = write!(text, "\n  {DEPENDS_ON}{}\n", names.join(", "));
-    } else if PHRASES.iter().any(|phrase| prose.contains(phrase)) {
-        // Otherwise the words of the text count.
-        let _ = write!(text, "\n  {DEPENDS_ON}{NONE}\n");
-    }
-    if text.lines().count() > 1 {
-        text.push('\n');
-    }
-    text
-}
-
 /// The id, the title and the rest of an item in this form.
 pub(super) fn id_and_title(own: &str) -> Option<(String, String, String)> {
     let (first, rest) = own.split_once('\n').unwrap_or((own, ""));
@@ -263,21 +227,6 @@ pub(super) fn dependencies(text: &str) -> Option<(Vec<String>, &str)> {
     };
     let ids: Option<Vec<String>> = names.split(", ").map(id).collect();
     Some((ids?, before))
-}
-
-/// A line without a checkbox, `- \[ ] text`, and back.
-fn with_box(line: &str, is_escaped: bool) -> String {
-    match BOX.captures(line).and_then(|found| found.get(1)).map(|mark| line.split_at(mark.start()))
-    {
-        Some((before, mark)) if is_escaped => format!("{before}\\{mark}"),
-        Some((before, mark)) => format!("{before}{}", mark.strip_prefix('\\').unwrap_or(mark)),
-        None => line.to_owned(),
-    }
-}
-
-/// The text of which the lines were escaped.
-pub(super) fn unescaped(text: &str) -> String {
-    text.lines().map(|line| with_box(line, false)).collect::<Vec<_>>().join("\n")
 }
 
 // The parts of a Markdown text: headings, items of lists, and other blocks.

@@ -1,0 +1,227 @@
+//! The text of a graph file with new tasks, in the layout of that file.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use serde_json::Value;
+
+use super::plan::ImportedTask;
+use crate::graph::{
+    edit::flow,
+    task::{Spelling, Status, TaskId},
+    task_edit::{NewTask, TaskPlace, insert_as_given},
+    yaml::{MAX_BYTES, NodeKind, like},
+};
+
+/// The text of a new graph with these tasks.
+///
+/// # Errors
+/// The reason why the tasks do not fit into a graph.
+pub fn graph_text(tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<String, String> {
+    let mut text = String::new();
+    if top.iter().all(|(name, _)| name != "version") {
+        text += "version: 1\n";
+    }
+    for (name, value) in top {
+        let _ = writeln!(text, "{}: {}", like(NodeKind::Plain, name), flow(value));
+    }
+    text += "tasks: []\n";
+    added(&text, &Spelling::default(), tasks)
+}
+
+/// A graph with new tasks at its end.
+///
+/// # Errors
+/// The reason why the tasks do not fit into the file.
+pub fn added(text: &str, spelling: &Spelling, new: &[&ImportedTask]) -> Result<String, String> {
+    let tasks: Vec<NewTask> =
+        new.iter().map(|task| new_task(task, spelling)).collect::<Result<_, _>>()?;
+    let found = insert_as_given(text, &tasks, &TaskPlace::Last).map_err(|why| why.reason)?;
+    if found.len() > MAX_BYTES {
+        return Err("the graph would become too large".to_owned());
+    }
+    Ok(found)
+}
+
+fn task_id(text: &str) -> Result<TaskId, String> {
+    TaskId::new(text).map_err(|rule| format!("the id `{text}` {rule}"))
+}
+
+fn new_task(task: &ImportedTask, spelling: &Spelling) -> Result<NewTask, String> {
+    let fields =
+        task.fields.iter().filter(|(name, value)| !value.is_null() && name != "depends_on");
+    let fields = fields
+        .map(|(name, value)| (name.clone(), spelled(name, value, spelling).into_owned()))
+        .collect();
+    let depends_on = task.dependencies().into_iter().map(task_id).collect::<Result<_, _>>()?;
+    Ok(NewTask { id: task_id(&task.id)?, fields, depends_on })
+}
+
+/// A field as the file spells it.
+fn spelled<'a>(name: &str, value: &'a Value, spelling: &Spelling) -> Cow<'a, Value> {
+    let status = value.as_str().filter(|_| name == "status").and_then(Status::parse);
+    status.map_or(Cow::Borrowed(value), |status| Cow::Owned(Value::String(spelling.write(status))))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::{
+        BacklogFormat, SourceBacklog, SourceLink, SourceTask,
+        plan::{ExistingTasks, ImportOptions, SourceFile, plan},
+        read,
+    };
+    use super::*;
+    use crate::graph::{load, yaml::Document};
+
+    fn loaded(text: &str) -> load::Loaded {
+        let document = Document::parse(text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+        load::load(&document).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"))
+    }
+
+    fn task(id: &str, fields: &[(&str, Value)]) -> ImportedTask {
+        ImportedTask {
+            id: id.to_owned(),
+            key: id.to_owned(),
+            source: format!("x#{id}"),
+            file: 0,
+            is_new: true,
+            is_renamed: false,
+            fields: fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn tasks_follow_the_layout_of_the_file() {
+        let new = task(
+            "new",
+            &[
+                ("title", json!("N: x")),
+                ("status", json!("complete")),
+                ("description", json!("a\n\n  b")),
+            ],
+        );
+        for (text, want) in [
+            (
+                "tasks:\n  - id: a\n    status: done # c\n# end\n",
+                "tasks:\n  - id: a\n    status: done # c\n  - id: new\n    title: \"N: x\"\n    \
+                 status: done\n    description: |-\n      a\n\n        b\n# end\n",
+            ),
+            (
+                "nodes:\n- id: a\nedges: []\n",
+                "nodes:\n- id: a\n- id: new\n  title: \"N: x\"\n  status: complete\n  \
+                 description: |-\n    a\n\n      b\nedges: []\n",
+            ),
+            (
+                "{\"tasks\": [{\"id\": \"a\"}]}\n",
+                "{\"tasks\": [{\"id\": \"a\"}, {\"id\": \"new\", \"title\": \"N: x\", \"status\": \
+                 \"complete\", \"description\": \"a\\n\\n  b\"}]}\n",
+            ),
+            (
+                "a: 1\r\ntasks:\r\n- id: a\r\n# end",
+                "a: 1\r\ntasks:\r\n- id: a\r\n- id: new\r\n  title: \"N: x\"\r\n  status: \
+                 complete\r\n  description: |-\r\n    a\r\n\r\n      b\r\n# end",
+            ),
+            (
+                "version: 1\ntasks: [] # none\nmeta: {}\n",
+                "version: 1\ntasks: # none\n  - id: new\n    title: \"N: x\"\n    status: complete\n    \
+                 description: |-\n      a\n\n        b\nmeta: {}\n",
+            ),
+        ] {
+            let spelling = loaded(text).graph.spelling;
+            let found = added(text, &spelling, &[&new]).unwrap();
+            assert_eq!(found, want);
+            let graph = loaded(&found).graph;
+            let last = graph.tasks().last().unwrap();
+            assert_eq!(last.description.as_deref(), Some("a\n\n  b"));
+        }
+    }
+
+    #[test]
+    fn dependencies_are_written_as_the_file_does_it() {
+        let new = task(
+            "new",
+            &[("priority", json!("P1")), ("depends_on", json!(["a"])), ("x", json!(1))],
+        );
+        for (text, want) in [
+            (
+                "nodes:\n- {id: a}\n- {id: b}\nedges:\n- {from: a, to: b}\n",
+                "nodes:\n- {id: a}\n- {id: b}\n- {id: new, priority: P1, x: 1}\nedges:\n- {from: a, to: \
+                 b}\n- {from: a, to: new}\n",
+            ),
+            (
+                "tasks:\n- id: a\n",
+                "tasks:\n- id: a\n- id: new\n  priority: P1\n  depends_on: [a]\n  x: 1\n",
+            ),
+        ] {
+            assert_eq!(added(text, &Spelling::default(), &[&new]).as_deref(), Ok(want));
+        }
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            "[ \t\n\r:#\"'|>&*!%@`{}\\[\\],?~-]{0,12}",
+            "([a-z -]{0,9}\n){0,4}",
+            "(yes|null|0x1f|1e3|2026-11-20|~|- a|a: b|#c)",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_backlog_becomes_a_graph_that_loads(
+            keys in prop::collection::hash_set(text(), 1..6),
+            titles in prop::collection::vec(text(), 6),
+            texts in prop::collection::vec(text(), 6),
+            status in prop::sample::select(vec!["open", "DONE", "in_progress", "tombstone", "x y"]),
+            flow in any::<bool>(),
+        ) {
+            let keys: Vec<String> = keys.into_iter().collect();
+            let stories: Vec<Value> = keys.iter().enumerate().map(|(at, key)| json!({
+                "id": key, "title": titles[at], "description": texts[at], "status": status,
+                "priority": texts[at], "notes": {"a": [texts[at], 1]}, "timeout": titles[at],
+                "createdAt": "x", "verify": [titles[at]], "agent": texts[at],
+                "dependsOn": keys[..at],
+            })).collect();
+            let prd = json!({"userStories": stories, "name": titles[0]}).to_string();
+            // Some keys are blank, and then a title may be one of them.
+            let Ok(backlog) = read(BacklogFormat::Prd, "x", &prd) else { return Ok(()) };
+            let file = SourceFile { name: "prd.json".to_owned(), backlog };
+            let options = ImportOptions::default();
+            let Ok(plan) = plan(&[file], &ExistingTasks::default(), &options) else { return Ok(()) };
+            let all: Vec<&ImportedTask> = plan.tasks.iter().collect();
+            let fresh = graph_text(&all, &plan.top).unwrap();
+            let mut graphs = vec![loaded(&fresh).graph];
+            let text = if flow { "{tasks: [{id: zz-zz}]}\n" } else { "tasks:\n- id: zz-zz\n" };
+            let into = added(text, &Spelling::default(), &all).unwrap();
+            graphs.push(loaded(&into).graph);
+            for graph in graphs {
+                for task in &plan.tasks {
+                    let number = graph.number(&crate::graph::task::TaskId::new(&task.id).unwrap());
+                    let found = graph.task(number.unwrap());
+                    prop_assert_eq!(Some(found.title.as_str()), task.get("title").and_then(Value::as_str));
+                    prop_assert_eq!(found.description.as_deref(), task.get("description").and_then(Value::as_str));
+                    prop_assert_eq!(found.extra.get("source"), task.get("source"));
+                    prop_assert_eq!(found.extra.get("notes"), task.get("notes"));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in text(), at in 0_usize..8) {
+            let format = crate::variants::all::<BacklogFormat>()[at];
+            if let Ok(backlog) = read(format, "x", &text) {
+                let SourceBacklog { tasks, lost, .. } = backlog;
+                let inside = |at: &std::ops::Range<usize>| at.start <= at.end && at.start <= text.len();
+                prop_assert!(tasks.iter().all(|task: &SourceTask| inside(&task.at)));
+                prop_assert!(tasks.iter().flat_map(|task| &task.depends_on).all(|link: &SourceLink| inside(&link.at)));
+                prop_assert!(lost.iter().all(|lost| inside(&lost.at)));
+            }
+            super::super::detect(&text);
+        }
+    }
+}
