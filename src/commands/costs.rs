@@ -70,7 +70,7 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
             By::Prompt => prompt(&entry.task_id),
         };
         for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
-            spend.add(ended);
+            *spend = spend.plus(&ended.spend(None));
             worth.add(ended, entry.proof.as_deref());
         }
         paid.add(ended);

@@ -8,7 +8,8 @@ use super::check;
 use crate::{
     core::{
         executor::shell_word,
-        graph::{TaskGraph, glob::Glob, task::Task},
+        glob::Glob,
+        graph::{TaskGraph, task::Task},
         select::MAX_ITERATIONS,
     },
     project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},

@@ -18,7 +18,7 @@ use crate::{
     core::{
         event::RequestEvent,
         exit::{Exit, fail},
-        graph::{task::Status, task_paths},
+        graph::task::Status,
         history::attempt_log::{AttemptEntry, LogDetail},
         risk::WorkFacts,
         verdict::CheckResult,
@@ -126,7 +126,7 @@ pub(super) fn landings(
             proof: entry.proof.as_deref(),
             files: &files,
             ignored: &ignored.collect::<Vec<_>>(),
-            paths: &task_paths::of_task(task),
+            paths: &task.paths(),
             added_by: task.added_by.as_deref(),
         };
         let about = (task.title_line(), editor.store.history().of(id));

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{diagnostic::nearest, graph::task::TaskId};
+use crate::{diagnostic::nearest, task_id::TaskId};
 pub use carrier_command::{
     CarrierFacts, ContainerEngine, ContainerUser, HostAnswer, JOB_PREFIX, ProgramBuild, SharedPath,
     carrier_command, container_name, job_name, shell_word, ssh_command, ssh_trial,

@@ -6,13 +6,11 @@
 pub mod drafted;
 pub mod edit;
 pub mod filter;
-pub mod glob;
 pub mod lint;
 pub mod load;
 pub mod merge;
 pub mod task;
 pub mod task_edit;
-pub mod task_paths;
 pub mod yaml;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry};

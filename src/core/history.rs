@@ -422,7 +422,7 @@ impl History {
         }
         self.ended += 1;
         let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);
-        let spend = Spend::of_attempt(ended, self.samples.dearest(ended.agent.as_ref()));
+        let spend = ended.spend(self.samples.dearest(ended.agent.as_ref()));
         self.run.close(id, (self.ended, began), ended, &spend);
         self.run.note_unused(ended.verdict, is_of_run);
         self.apply_provider_error(record.timestamp, began, ended);

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::graph::task::TaskId;
+use crate::task_id::TaskId;
 
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";

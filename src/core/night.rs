@@ -217,7 +217,8 @@ impl<'a> Play<'a> {
             ..AttemptResult::new(attempt, drawn.verdict, outcome)
         };
         if let Some(agent) = &result.agent {
-            self.by_agent.entry(agent.clone()).or_default().add(&result);
+            let spend = self.by_agent.entry(agent.clone()).or_default();
+            *spend = spend.plus(&result.spend(None));
         }
         self.apply(number, Event::Ended(result));
     }

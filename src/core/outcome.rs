@@ -1,4 +1,4 @@
-//! How a process ended. `verdict` decides what that means for a task.
+//! How a process ended, and how its agent reported that it is done. `verdict` decides what that means for a task.
 
 use std::{fmt, time::Duration};
 
@@ -126,5 +126,31 @@ impl fmt::Display for Outcome {
             }
             Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
         }
+    }
+}
+
+/// The way in which the agent reported that it is done. An exit code is never a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// `ralph task-complete ID`.
+    Command,
+    /// The file `DONE` in the task's folder.
+    DoneFile,
+    /// `status: complete` in the graph file.
+    Graph,
+    /// The text of a promise in the final result; only in a plain loop.
+    Promise,
+    /// A match of the done pattern in the final result; only in a plain loop.
+    Pattern,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Report::Command | Report::DoneFile | Report::Graph => "reported done",
+            Report::Promise => "promised that all is done",
+            Report::Pattern => "done pattern matched",
+        })
     }
 }

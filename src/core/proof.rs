@@ -12,12 +12,7 @@ use serde_json::Value;
 
 use policy::ProofPolicy;
 
-use crate::{
-    default_value::is_default,
-    graph::{glob::Glob, task::Task},
-    variants,
-    verdict::CheckResult,
-};
+use crate::{default_value::is_default, glob::Glob, variants, verdict::CheckResult};
 
 pub mod halves;
 pub mod plan;
@@ -39,16 +34,6 @@ pub struct ProofSettings {
     pub source: Vec<Glob>,
     /// The commands that run again, if not the verify commands.
     pub commands: Vec<String>,
-}
-
-impl ProofSettings {
-    /// The settings for a task, which may have a policy of its own.
-    #[must_use]
-    pub fn of(&self, task: &Task) -> ProofSettings {
-        let of_tag = || self.tags.iter().find(|(tag, _)| task.tags.contains(tag));
-        let policy = task.proof.or_else(|| of_tag().map(|(_, policy)| *policy));
-        ProofSettings { policy: policy.unwrap_or(self.policy), ..self.clone() }
-    }
 }
 
 /// The settings of proofs as they are written in full.

@@ -12,7 +12,6 @@ use crate::{
     agents::transcript::{Tokens, Usage},
     default_value::is_default,
     duration,
-    event::AttemptResult,
     outcome::Outcome,
 };
 
@@ -77,20 +76,6 @@ impl Spend {
             tokens: sum.tokens.plus(usage.tokens.unwrap_or_default()),
             ..sum
         })
-    }
-
-    /// The usage of one attempt. `price` is the highest known cost of an attempt of its agent.
-    pub fn of_attempt(ended: &AttemptResult, price: Option<f64>) -> Spend {
-        let spend = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
-        match price.filter(|_| spend.unknown_cost > 0) {
-            Some(price) => Spend { assumed: 1, assumed_usd: price, ..spend },
-            None => spend,
-        }
-    }
-
-    /// Adds an attempt.
-    pub fn add(&mut self, ended: &AttemptResult) {
-        *self = self.plus(&Spend::of_attempt(ended, None));
     }
 
     /// The usage with that of other attempts.
@@ -294,8 +279,7 @@ pub const DAY: TimeDelta = TimeDelta::hours(24);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::end;
-    use crate::{agents::transcript::Usage, verdict::Verdict};
+    use crate::{agents::transcript::Usage, event::AttemptResult, samples::end, verdict::Verdict};
 
     fn at(hours: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::hours(hours)
@@ -303,23 +287,21 @@ mod tests {
 
     #[test]
     fn unknown_cost_is_not_zero() {
-        let mut spend = Spend::default();
         let mut ended = end(1, Verdict::Failed);
-        spend.add(&ended);
+        let mut spend = ended.spend(None);
         assert_eq!(spend.cost(), "unknown");
         // An attempt without an agent costs nothing.
-        spend.add(&AttemptResult {
-            outcome: Outcome::NotStarted { error: String::new() },
-            ..end(1, Verdict::BaselineBroken)
-        });
+        let outcome = Outcome::NotStarted { error: String::new() };
+        let unstarted = AttemptResult { outcome, ..end(1, Verdict::BaselineBroken) };
+        spend = spend.plus(&unstarted.spend(None));
         assert_eq!(spend.cost(), "unknown");
         ended.usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
-        spend.add(&ended);
+        spend = spend.plus(&ended.spend(None));
         assert_eq!(spend.cost(), "$0.25 and 1 unknown");
         assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 3, 3));
         // One attempt of an agent with known costs, and one of another agent.
         ended.usage = Usage::default();
-        spend = spend.plus(&Spend::of_attempt(&ended, Some(0.05)));
+        spend = spend.plus(&ended.spend(Some(0.05)));
         assert!((spend.assumed_cost() - (0.25 + 0.25 + 0.05)).abs() < 1e-9);
         assert_eq!((dollars(0.0), dollars(0.0042)), ("$0.00".to_owned(), "$0.0042".to_owned()));
     }

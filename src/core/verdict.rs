@@ -13,40 +13,25 @@ use serde::{Deserialize, Serialize};
 pub use explanation::{FINDINGS, first_names};
 pub use merge::{Merge, ResolvedConflict};
 
-pub use crate::outcome::{Outcome, WAITS};
+pub use crate::outcome::{Outcome, Report, WAITS};
 use crate::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
     default_value::is_default,
-    graph::task::{CommitRule, TaskId},
     isolation::Isolation,
     reviewer::WorkReview,
+    task_id::TaskId,
 };
 
-/// The way in which the agent reported that it is done. An exit code is never a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Report {
-    /// `ralph task-complete ID`.
-    Command,
-    /// The file `DONE` in the task's folder.
-    DoneFile,
-    /// `status: complete` in the graph file.
-    Graph,
-    /// The text of a promise in the final result; only in a plain loop.
-    Promise,
-    /// A match of the done pattern in the final result; only in a plain loop.
-    Pattern,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Report::Command | Report::DoneFile | Report::Graph => "reported done",
-            Report::Promise => "promised that all is done",
-            Report::Pattern => "done pattern matched",
-        })
-    }
+/// Whether a task needs a commit to be complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommitRule {
+    /// A commit is needed.
+    #[default]
+    Required,
+    /// A report is enough, as for research.
+    Optional,
 }
 
 /// A commit made by the agent.

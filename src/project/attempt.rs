@@ -29,7 +29,6 @@ use crate::{
         graph::{
             TaskGraph,
             task::{Status, TaskId},
-            task_paths,
         },
         history::History,
         loop_paths::{DONE, NOTES, WAIT},
@@ -162,7 +161,7 @@ pub fn context(
     };
     let facts = PromptContext {
         verify: criteria::required(workspace, graph, graph.task(number), history.of(id)),
-        folder: task_paths::folder_of(graph.task(number), |path| root.join(path).is_dir()),
+        folder: graph.task(number).folder(|path| root.join(path).is_dir()),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,

@@ -32,7 +32,7 @@ use crate::{
         duration::{self, written as length},
         event::Orphans,
         executor::{self, ExecutorKind},
-        graph::glob::Glob,
+        glob::Glob,
         isolation::{AgentTasks, CandidateRule, Isolation, OnRedBase, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,

@@ -27,10 +27,7 @@ use crate::{
         diagnostic::{nearest_or, visible},
         executor::{Executor, shell_word},
         exit::{Exit, Failure, fail},
-        graph::{
-            task::{Task, TaskId},
-            task_paths,
-        },
+        graph::task::{Task, TaskId},
         history::{
             History,
             attempt_log::{AttemptLog, LogDetail},
@@ -269,7 +266,7 @@ impl Workspace {
 
     /// The commands that must succeed before a task is complete.
     pub fn verify_of(&self, task: &Task) -> Vec<String> {
-        let folder = task_paths::folder_of(task, |path| {
+        let folder = task.folder(|path| {
             let folder = self.root().join(path);
             MANIFESTS.iter().any(|name| folder.join(name).is_file())
         });

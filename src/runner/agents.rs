@@ -144,7 +144,8 @@ pub fn review_gap(
 fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
     let proof = &workspace.config.proof;
     let needs = |task: &&Task| {
-        proof.of(task).policy == ProofPolicy::Require && !workspace.verify_of(task).is_empty()
+        task.proof_settings(proof).policy == ProofPolicy::Require
+            && !workspace.verify_of(task).is_empty()
     };
     let task = open(policy, graph.tasks()).into_iter().find(needs);
     let Some(task) = task.filter(|_| !workspace.config.is_isolated()) else { return Ok(()) };

@@ -172,7 +172,7 @@ impl RunCore {
     pub(super) fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
         let task = task_of(self.graph.file.graph(), record);
         let settings = &self.cx.workspace.config.proof;
-        task.map_or(settings.policy, |task| settings.of(&task).policy)
+        task.map_or(settings.policy, |task| task.proof_settings(settings).policy)
     }
 
     /// Detects that the machine slept or that the wall clock was set.

@@ -83,7 +83,7 @@ impl ProofOrder {
         let place = (slot, CheckPurpose::Verify, "proof");
         let runs = SideCommands::of(cx, graph, record, place, &env)?;
         let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
-        let settings = config.proof.of(&task);
+        let settings = task.proof_settings(&config.proof);
         let limit = |check: Option<&CheckResult>| {
             let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
             Duration::try_from_secs_f64(green * 3.0)

@@ -21,7 +21,7 @@ use crate::{
         commit_id::CommitId,
         duration,
         event::{CheckEvent, ReviewEnd, ReviewWait, StopReason},
-        graph::{TaskGraph, task_paths},
+        graph::{TaskGraph, task::Task},
         history::{AgentCooldown, History},
         loop_paths,
         reviewer::{ReviewFinding, ReviewWhen, WorkReview},
@@ -416,7 +416,7 @@ fn is_meant(
                 proof: None,
                 files: &files,
                 ignored: &[],
-                paths: &task.as_ref().map(task_paths::of_task).unwrap_or_default(),
+                paths: &task.as_ref().map(Task::paths).unwrap_or_default(),
                 added_by: task.as_ref().and_then(|task| task.added_by.as_deref()),
             };
             !facts.risks().is_empty()

@@ -8,7 +8,7 @@ use std::fmt;
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use crate::verdict::Report;
+use crate::outcome::Report;
 
 /// The default text of a promise.
 pub const TEXT: &str = "<promise>COMPLETE</promise>";

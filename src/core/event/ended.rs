@@ -10,6 +10,7 @@ use crate::{
     candidate::CandidateChoice,
     history::{Effect, History},
     notification_kind::NotificationKind,
+    spend::Spend,
     verdict::{Evidence, Outcome, Verdict},
 };
 
@@ -93,6 +94,15 @@ impl AttemptResult {
         AttemptResult {
             why: "the stored result was written by another build".to_owned(),
             ..AttemptResult::new(0, Verdict::Interrupted, Outcome::Interrupted)
+        }
+    }
+
+    /// The usage. `price` is the highest known cost of an attempt of its agent.
+    pub fn spend(&self, price: Option<f64>) -> Spend {
+        let spend = Spend::of(&self.usage, &self.outcome, self.duration_seconds);
+        match price.filter(|_| spend.unknown_cost > 0) {
+            Some(price) => Spend { assumed: 1, assumed_usd: price, ..spend },
+            None => spend,
         }
     }
 

@@ -15,12 +15,12 @@ use std::{
 use self::words::vague_words;
 use super::{
     Ancestors, STEPS, TaskGraph, load,
-    task_paths::named_paths,
     yaml::{Document, Node},
 };
 use crate::{
     diagnostic::{Diagnostic, nearest, visible},
     finding::{Finding, FindingKind},
+    task_paths::named_paths,
 };
 
 /// What the rules know of the repository and its settings.

@@ -238,7 +238,7 @@ impl TaskHistory {
     /// What was used for the task since its last reset, or by its attempt that ended so if a reset has
     /// forgotten that.
     pub fn spend_with(&self, ended: &AttemptResult) -> Spend {
-        if self.spend.attempts > 0 { self.spend } else { Spend::of_attempt(ended, None) }
+        if self.spend.attempts > 0 { self.spend } else { ended.spend(None) }
     }
 
     /// Whether an attempt fails as the newest one.

@@ -6,7 +6,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{SourceBacklog, SourceLink, value::SourceValue};
-use crate::graph::task::{MAX_ID, Priority, Status, TaskId};
+use crate::{
+    graph::task::{Priority, Status, TaskId},
+    task_id::MAX_ID,
+};
 
 /// What a field of a source means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

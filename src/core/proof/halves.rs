@@ -9,10 +9,7 @@ use super::{
     policy::ProofPolicy,
     source_code::lexer::{Language, file_name},
 };
-use crate::{
-    graph::{glob::Glob, task_paths},
-    loop_paths,
-};
+use crate::{glob::Glob, loop_paths, task_paths};
 
 /// The part of a change that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -482,7 +479,7 @@ mod tests {
         let policy = |tags: &[&str], proof| {
             let task = Task::new(TaskId::new("a").expect("an id"));
             let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-            tagged.of(&Task { tags, proof, ..task }).policy
+            Task { tags, proof, ..task }.proof_settings(&tagged).policy
         };
         assert_eq!(policy(&["docs", "core"], None), ProofPolicy::Require);
         assert_eq!(policy(&["core"], Some(ProofPolicy::Report)), ProofPolicy::Report);

@@ -12,7 +12,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{Active, SelectionKey, TaskConflict, TaskState, View, can_start, repair};
-use crate::graph::{glob::Glob, task::Status};
+use crate::{glob::Glob, graph::task::Status};
 
 /// A task of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

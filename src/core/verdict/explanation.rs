@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::{Autocommit, Evidence, Merge, OtherBranch, Outcome, Report, Verdict};
-use crate::graph::task::TaskId;
+use crate::task_id::TaskId;
 
 /// What work lacks that a reviewer sent back.
 pub const FINDINGS: &str = "findings of a reviewer";

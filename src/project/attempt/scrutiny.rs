@@ -10,12 +10,10 @@ use crate::{
     adapters::git::{Repo, inserted_lines, is_marked},
     core::{
         commit_id::CommitId,
-        graph::{
-            task::{CommitRule, Task, TaskId},
-            task_paths,
-        },
+        graph::task::{CommitRule, Task, TaskId},
         history::LandedWork,
         proof::halves::{Half, HalvesRule, as_it_was},
+        task_paths,
         verdict::{Evidence, first_names},
     },
     project::{config_layers, slot_files, workspace::Workspace},
@@ -101,7 +99,7 @@ pub fn check_evidence(
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     evidence.to_prove = evidence.report.is_some()
         && !is_free
-        && HalvesRule::is_due(&workspace.config.proof.of(task), &verify, &committed);
+        && HalvesRule::is_due(&task.proof_settings(&workspace.config.proof), &verify, &committed);
     if evidence.report.is_some() {
         evidence.missing.extend(still_marked(tree, record));
     }

@@ -5,11 +5,8 @@ use std::collections::HashMap;
 use super::{LintFinding, Linter, finding};
 use crate::{
     finding::FindingKind,
-    graph::{
-        STEPS,
-        task::Task,
-        task_paths::{self, is_path_part},
-    },
+    graph::{STEPS, task::Task},
+    task_paths::{self, is_path_part},
 };
 
 /// A program or path that a task needs and that is not there.

@@ -10,8 +10,8 @@ use crate::{
     agents::agent_command::AgentCommand,
     diagnostic::{Diagnostic, Severity, is_misspelled, nearest},
     duration,
+    glob::Glob,
     graph::{
-        glob::Glob,
         task::{self, CommitRule, Priority, Spelling, Status, Task, TaskId},
         yaml::{Node, Scalar},
     },

@@ -6,8 +6,6 @@ use std::{collections::BTreeSet, mem};
 
 use serde_json::Value;
 
-use super::task::Task;
-
 /// The characters that end a word of a command line, including quotes, so that a quoted path is
 /// found.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
@@ -19,17 +17,6 @@ const SHELLS_OWN: &[&str] = &[
     "printf", "pwd", "read", "readonly", "return", "set", "shift", "test", "time", "times", "trap",
     "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
 ];
-
-/// The paths in which a task is to work; none if it has none.
-pub fn of_task(task: &Task) -> Vec<String> {
-    match task.extra.get("path") {
-        Some(Value::String(path)) => vec![path.clone()],
-        Some(Value::Array(paths)) => {
-            paths.iter().filter_map(|path| path.as_str().map(str::to_owned)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
 
 /// The paths of an `output` field: a list, or a text with commas. Text with blanks is a description
 /// and text with wildcards is a pattern, so neither is a path.
@@ -88,14 +75,6 @@ pub fn running(verify: &[String]) -> Vec<String> {
     running
 }
 
-/// The one path of a task, if it is a folder below the top of the repository.
-pub fn folder_of(task: &Task, is_folder: impl Fn(&str) -> bool) -> Option<String> {
-    match &of_task(task)[..] {
-        [folder] => Some(plain(folder)).filter(|folder| !folder.is_empty() && is_folder(folder)),
-        _ => None,
-    }
-}
-
 /// The program of a shell command, if it is a plain word: none for built-ins and for text that only
 /// a shell can interpret.
 pub fn program_of(command: &str) -> Option<&str> {
@@ -106,7 +85,7 @@ pub fn program_of(command: &str) -> Option<&str> {
 }
 
 /// Normalizes a path: `./tests/` becomes `tests`.
-fn plain(path: &str) -> String {
+pub(crate) fn plain(path: &str) -> String {
     let mut path = path.trim_end_matches('/');
     while let Some(rest) = path.strip_prefix("./") {
         path = rest;
@@ -122,12 +101,12 @@ const ENDINGS: &[&str] = &[
 ];
 
 /// Returns the files that a text names: words with an ending that is known for files.
-pub(super) fn named_paths(text: &str) -> BTreeSet<String> {
+pub(crate) fn named_paths(text: &str) -> BTreeSet<String> {
     text.split(|c| !is_path_part(c)).filter_map(path_of).collect()
 }
 
 /// Whether a character does not end a path in a text.
-pub(super) fn is_path_part(c: char) -> bool {
+pub(crate) fn is_path_part(c: char) -> bool {
     c.is_alphanumeric() || "/._-+@".contains(c)
 }
 
