@@ -4,7 +4,8 @@
 //! passed. `core::run` decides what to do and returns commands. The loop hands each command to the
 //! owner that carries it out, and turns the answer into the next input. Owners never call each other:
 //! what one needs of another is an argument, and what it has found out are `Facts`, which the loop
-//! journals. Neither makes policy decisions.
+//! journals. Owners make no policy decisions, but for the reasons to stop at a refused review or a
+//! failed hook.
 
 mod agents;
 mod attempts;

@@ -1,9 +1,9 @@
 //! A git repository: HEAD, the commits since a base, and uncommitted changes.
 //!
-//! The only user of `git2`. It reads and does not write: no branch, index or file of the user is
-//! changed. It adds lines to `info/exclude`, refs under `refs/ralph/` (`git/pin`) and, when told
-//! to, a commit of given paths (`git/commit`). It knows neither tasks nor attempts, and does not
-//! judge what it reads.
+//! The only user of `git2`. Most of it reads. What writes has a file of its own: lines in
+//! `info/exclude`, refs under `refs/ralph/` (`git/pin`), a commit of given paths (`git/commit`), and
+//! the move of a branch with its checkout (`git/land`). It knows neither tasks nor attempts, and does
+//! not judge what it reads.
 //!
 //! The `git` program does the work. `git/reader` reads objects and refs with libgit2 where libgit2
 //! can open the repository.

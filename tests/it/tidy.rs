@@ -32,6 +32,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("futures_util", &["adapters/http_server"]),
     ("getrandom", &["adapters/machine"]),
     ("git2", &["adapters/git"]),
+    ("globset", &["core/glob"]),
     ("granit_parser", &["core/graph/yaml"]),
     ("hmac", &["core/hmac"]),
     ("hyper", &["adapters/http_server"]),
@@ -243,6 +244,11 @@ fn imports_are_found_in_every_form() {
     assert_eq!(found, ["a", "a::X", "a::y::Z", "b", "c::D", "d::g", "m::e::F"]);
 }
 
+/// Whether a name goes on with this character.
+fn is_in_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 /// Which file each file imports from, by module.
 fn edges() -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources();
@@ -258,8 +264,17 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     };
     let edges_of = |file: &Source| {
         let module = file.module();
-        let paths = imports(&file.code(), &module);
-        let files = paths.iter().filter_map(|path| file_of(path));
+        let code = file.code();
+        // `use super::name` may mean a function of the parent that has the name of a sibling.
+        let is_used = |path: &str| {
+            let name = path.rsplit("::").next().unwrap_or(path);
+            let used = format!("{name}::");
+            let mut found = code.match_indices(&used);
+            name == path || found.any(|(at, _)| !code[..at].ends_with(is_in_a_name))
+        };
+        let paths = imports(&code, &module);
+        let paths = paths.iter().filter(|path| !modules.contains(*path) || is_used(path));
+        let files = paths.filter_map(|path| file_of(path));
         files.filter(|other| *other != module).collect()
     };
     sources.iter().map(|file| (file.module(), edges_of(file))).collect()
@@ -285,39 +300,86 @@ fn a_module_imports_only_its_own_layer_and_those_above() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Circles that are still there, with the reason. They go; none is added.
+const KNOWN_CIRCLES: &[(&[&str], &str)] = &[
+    (&["core::event", "core::history", "core::waste"], "each event changes the history itself"),
+    (&["runner::candidates", "runner::end"], "candidates end attempts"),
+    (
+        &[
+            "commands::doctor",
+            "commands::init",
+            "commands::page_data",
+            "commands::pull_request",
+            "commands::review",
+            "commands::run",
+            "commands::serve",
+            "commands::take_back",
+        ],
+        "commands share what no file of its own has",
+    ),
+];
+
+/// Which noun each noun imports from. A noun is a file with the files in the folder of its name. What
+/// the file of a layer has is for all of the layer, and no noun.
+fn nouns() -> BTreeMap<String, BTreeSet<String>> {
+    let noun = |module: &str| {
+        let mut parts = module.split("::");
+        Some(format!("{}::{}", parts.next()?, parts.next()?))
+    };
+    let mut joined: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (module, imported) in edges() {
+        let Some(own) = noun(&module) else { continue };
+        let others = imported.iter().filter_map(|other| noun(other)).filter(|other| *other != own);
+        joined.entry(own.clone()).or_default().extend(others);
+    }
+    joined
+}
+
+/// The circles among them: the largest sets of which each reaches every other.
+fn circles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
+    let reached = |from: &String| {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<&String> = edges.get(from).into_iter().flatten().collect();
+        while let Some(next) = open.pop() {
+            if found.insert(next.clone()) {
+                open.extend(edges.get(next).into_iter().flatten());
+            }
+        }
+        found
+    };
+    let all: BTreeMap<&String, BTreeSet<String>> =
+        edges.keys().map(|noun| (noun, reached(noun))).collect();
+    let circle = |noun: &String| -> BTreeSet<String> {
+        let others = all[noun].iter();
+        others
+            .filter(|other| all.get(other).is_some_and(|back| back.contains(noun)))
+            .cloned()
+            .collect()
+    };
+    edges.keys().map(circle).filter(|circle| !circle.is_empty()).collect()
+}
+
 #[test]
-fn files_do_not_import_each_other_in_a_circle() {
-    // A parent and its children are one noun in several files: only siblings and strangers count.
-    let kin =
-        |a: &str, b: &str| a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"));
-    let mut left: BTreeMap<String, BTreeSet<String>> = edges();
-    for (module, imported) in &mut left {
-        imported.retain(|other| !kin(module, other));
+fn nouns_do_not_import_each_other_in_a_circle() {
+    let found = circles(&nouns());
+    let is_known = |circle: &BTreeSet<String>| {
+        let mut known = KNOWN_CIRCLES.iter();
+        known.any(|(known, _)| circle.iter().all(|noun| known.contains(&noun.as_str())))
+    };
+    let new: Vec<_> = found.iter().filter(|circle| !is_known(circle)).collect();
+    assert!(new.is_empty(), "these import each other in a circle: {new:?}");
+    for (known, _) in KNOWN_CIRCLES {
+        let is_left = found.iter().any(|circle| known.iter().any(|noun| circle.contains(*noun)));
+        assert!(is_left, "this circle is gone, and its line can go: {known:?}");
     }
-    // What imports nothing that is left is in no circle.
-    loop {
-        let free: Vec<String> = left
-            .iter()
-            .filter(|(_, imported)| imported.iter().all(|other| !left.contains_key(other)))
-            .map(|(module, _)| module.clone())
-            .collect();
-        if free.is_empty() {
-            break;
-        }
-        for module in free {
-            left.remove(&module);
-        }
-    }
-    // Nor is what nothing of the rest imports.
-    while let Some(top) = left
-        .keys()
-        .find(|module| !left.values().any(|imported| imported.contains(*module)))
-        .cloned()
-    {
-        left.remove(&top);
-    }
-    let circle: Vec<&String> = left.keys().collect();
-    assert!(circle.is_empty(), "these files import each other in a circle: {circle:?}");
+}
+
+#[test]
+fn a_circle_through_a_family_is_found() {
+    let edge = |(from, to): (&str, &str)| (from.to_owned(), BTreeSet::from([to.to_owned()]));
+    let edges = [("a", "b"), ("b", "c"), ("c", "b"), ("d", "d")].map(edge);
+    let circle = |nouns: &[&str]| nouns.iter().map(|noun| (*noun).to_owned()).collect();
+    assert_eq!(circles(&edges.into()), BTreeSet::from([circle(&["b", "c"]), circle(&["d"])]));
 }
 
 #[test]
@@ -337,10 +399,10 @@ fn adapters_do_not_import_each_other() {
     assert!(seen.len() > 5, "the adapters were not found");
 }
 
-#[test]
-fn a_type_name_is_defined_once() {
+/// The files that define each type.
+fn type_names(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in sources() {
+    for file in sources {
         for line in file.text.lines().map(str::trim_start) {
             let public = line.strip_prefix("pub").map(|rest| {
                 let rest = rest
@@ -360,6 +422,12 @@ fn a_type_name_is_defined_once() {
             }
         }
     }
+    found
+}
+
+#[test]
+fn a_type_name_is_defined_once() {
+    let found = type_names(&sources());
     assert!(found.len() > 100, "the types were not found");
     let twice: Vec<_> = found.iter().filter(|(_, paths)| paths.len() > 1).collect();
     assert!(twice.is_empty(), "defined more than once: {twice:?}");
@@ -467,20 +535,178 @@ fn nothing_is_left_to_do_in_the_source() {
     }
 }
 
-/// The budget of lines of code for everything in `src`, without tests, comments and blank lines. What
-/// raises it says in its commit what a person gets for that, after it has taken out what it makes dead.
-/// The largest parts: the decisions of a run 8,000 and what carries them out 9,700; the graph file, read,
-/// edited in place and merged, 6,500; git 6,000; processes, sandboxes and other machines 7,000; backlogs
-/// 4,900; agents, their output and errors 2,800; proofs, reviews, candidates and diagnoses 5,000; what
-/// people see 8,500, and the commands 14,300.
+/// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
+/// only falls, except by a commit that does nothing else and says why.
 const LINES: usize = 88_600;
+
+/// The same for the package `core` and for each layer.
+const LINES_OF_LAYERS: &[(&str, usize)] = &[
+    ("adapters", 14_700),
+    ("cli", 1900),
+    ("commands", 14_800),
+    ("core", 31_500),
+    ("project", 7400),
+    ("report", 1500),
+    ("runner", 10_300),
+    ("view", 7500),
+    ("rest", 500),
+];
+
+/// The number of files in `src`. It only falls, as the lines do.
+const FILES: usize = 430;
 
 #[test]
 fn the_whole_stays_small() {
     let sources: Vec<Source> = files("src").into_iter().filter(Source::is_rust).collect();
-    let lines: usize = sources.iter().map(Source::lines_of_code).sum();
-    assert!(lines > 10_000, "the lines were not found");
-    assert!(lines <= LINES, "{lines} lines of code, over the budget of {LINES}");
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in &sources {
+        let layer = LINES_OF_LAYERS.iter().map(|(layer, _)| *layer).find(|it| *it == file.layer());
+        *lines.entry(layer.unwrap_or("rest")).or_default() += file.lines_of_code();
+    }
+    let sum: usize = lines.values().sum();
+    assert!(sum > 10_000, "the lines were not found");
+    assert!(sum <= LINES, "{sum} lines of code, over the budget of {LINES}");
+    for (layer, budget) in LINES_OF_LAYERS {
+        let count = lines.get(layer).copied().unwrap_or_default();
+        assert!(count <= *budget, "{count} lines in `{layer}`, over its budget of {budget}");
+    }
+    assert!(sources.len() <= FILES, "{} files, over the budget of {FILES}", sources.len());
+}
+
+/// The number of functions with a tuple as a parameter. It only falls.
+const TUPLE_PARAMETERS: usize = 83;
+
+/// How many methods the types have that have more than [`MANY_METHODS`], beyond that number. A free
+/// function whose first parameter is a type counts as its method. It only falls.
+const METHODS_BEYOND: usize = 416;
+
+/// The number of methods up to which a type is no knot.
+const MANY_METHODS: usize = 40;
+
+/// A function of the source: its name, the type that it is a method of, and its parameters.
+struct FnSignature {
+    owner: Option<String>,
+    parameters: Vec<String>,
+}
+
+/// The text up to the bracket that closes the one before it, and what follows.
+fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 1;
+    let mut last = ' ';
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' | '<' => depth += 1,
+            // Not the arrow of a function type.
+            '>' if last == '-' => {}
+            ')' | ']' | '}' | '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((&text[..at], &text[at + 1..]));
+        }
+        last = c;
+    }
+    None
+}
+
+/// The parts of a text between its commas that stand in no bracket.
+fn top_level_parts(text: &str) -> Vec<String> {
+    let (mut parts, mut depth, mut last) = (vec![String::new()], 0, ' ');
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '>' if last != '-' => depth -= 1,
+            _ => {}
+        }
+        if c == ',' && depth == 0 {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+        last = c;
+    }
+    parts.iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+/// The name of a type without references, path and parameters: `Runner` for `&mut super::Runner<'_>`.
+fn bare_type(text: &str) -> String {
+    let words = text.trim_start_matches('&').split_whitespace();
+    let word = words.filter(|word| !word.starts_with('\'')).find(|word| *word != "mut");
+    let path = word.unwrap_or_default().split('<').next().unwrap_or_default();
+    path.rsplit("::").next().unwrap_or_default().to_owned()
+}
+
+/// The functions of a file.
+fn functions(code: &str) -> Vec<FnSignature> {
+    let mut found = Vec::new();
+    let mut owner = None;
+    for (at, line) in code.split_inclusive('\n').scan(0, |end, line| {
+        let at = *end;
+        *end += line.len();
+        Some((at, line))
+    }) {
+        if let Some(rest) = line.strip_prefix("impl") {
+            let rest = rest.strip_prefix('<').and_then(bracketed).map_or(rest, |(_, rest)| rest);
+            owner = (!rest.contains(" for ")).then(|| bare_type(rest));
+        } else if line.starts_with('}') {
+            owner = None;
+        }
+        let Some((before, rest)) = line.split_once("fn ") else { continue };
+        let is_declared = before.split_whitespace().all(|word| {
+            word.starts_with("pub") || word.ends_with(')') || ["const", "async"].contains(&word)
+        });
+        let name: String = rest.chars().take_while(|c| is_in_a_name(*c)).collect();
+        if !is_declared || name.is_empty() {
+            continue;
+        }
+        let after = &code[at + before.len() + 3 + name.len()..];
+        let after = after.strip_prefix('<').and_then(bracketed).map_or(after, |(_, rest)| rest);
+        let Some((inner, _)) = after.strip_prefix('(').and_then(bracketed) else { continue };
+        let parameters = top_level_parts(inner);
+        let is_free = before.is_empty() || before.starts_with("pub");
+        let first = parameters.first().and_then(|first| first.split_once(": "));
+        let first = || first.map(|(_, kind)| bare_type(kind));
+        let owner = if is_free { first() } else { owner.clone() };
+        found.push(FnSignature { owner, parameters });
+    }
+    found
+}
+
+#[test]
+fn knots_only_loosen() {
+    let sources = sources();
+    let types: BTreeSet<String> = type_names(&sources).into_keys().collect();
+    let functions: Vec<FnSignature> =
+        sources.iter().flat_map(|file| functions(&file.code())).collect();
+    assert!(functions.len() > 1000, "the functions were not found");
+    let is_tuple = |parameter: &String| {
+        let kind = parameter.split_once(": ").map_or("", |(_, kind)| kind);
+        let kind = kind.trim_start_matches(['&', '\'', '_']).trim_start_matches("mut ");
+        kind.starts_with('(') && kind != "()"
+    };
+    let tuples = functions.iter().filter(|it| it.parameters.iter().any(is_tuple)).count();
+    let mut methods: BTreeMap<&String, usize> = BTreeMap::new();
+    for owner in functions.iter().filter_map(|function| function.owner.as_ref()) {
+        *methods.entry(owner).or_default() += usize::from(types.contains(owner));
+    }
+    let many: Vec<_> = methods.into_iter().filter(|(_, count)| *count > MANY_METHODS).collect();
+    let beyond: usize = many.iter().map(|(_, count)| count - MANY_METHODS).sum();
+    assert!(beyond <= METHODS_BEYOND, "{beyond} methods, over {METHODS_BEYOND}: {many:?}");
+    assert!(tuples <= TUPLE_PARAMETERS, "{tuples} functions have a tuple as a parameter");
+}
+
+#[test]
+fn functions_are_found_with_their_types() {
+    let code = "impl<'a> A<'a> {\n    pub(super) fn a(&self, b: (u8, u8)) {}\n}\n\
+                pub fn f<T: Fn(u8) -> u8>(\n    it: &mut x::A<'_>,\n    g: T,\n) -> u8 {\n}\n\
+                impl B for A {\n    fn b(&self) {}\n}\nfn g() {}\n";
+    let found = functions(code);
+    let owners: Vec<Option<&str>> = found.iter().map(|it| it.owner.as_deref()).collect();
+    assert_eq!(owners, [Some("A"), Some("A"), None, None]);
+    let parameters: Vec<&[String]> = found.iter().map(|it| &it.parameters[..]).collect();
+    assert_eq!(parameters[0], ["&self", "b: (u8, u8)"]);
+    assert_eq!(parameters[1], ["it: &mut x::A<'_>", "g: T"]);
 }
 
 #[test]
