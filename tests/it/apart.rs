@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    support::{SETTINGS, TestProject, agent, each, until, wait_for},
+    support::{SETTINGS, TestProject, agent, each, unavailable, until, wait_for},
 };
 
 /// The verify command of these scenes: runs every test that exists.
@@ -1318,7 +1318,7 @@ fn a_rate_limit_holds_back_all_attempts_of_its_agent() {
 #[test]
 fn each_of_two_has_a_terminal_of_its_own() {
     if std::process::Command::new("tmux").arg("-V").output().is_err() {
-        eprintln!("skipped: there is no tmux here");
+        unavailable("there is no tmux here");
         return;
     }
     let trial = stage(PAIR, "");

@@ -1,6 +1,6 @@
 //! Real engines for the tests of executors: an ssh server, a Slurm cluster and containers, each
 //! started by the test that needs it and ended with it. Nothing of this machine's own settings is
-//! used, and where an engine cannot be had, the test says so and is skipped.
+//! used, and where an engine cannot be had, the test says so, and fails in CI.
 
 mod carried;
 mod container;
@@ -25,17 +25,13 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::support::unavailable;
+
 /// Finds a program on `PATH` or in the folders for programs of root.
 fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder: PathBuf| folder.join(name)).find(|file| file.is_file())
-}
-
-/// Says why a test is skipped.
-fn skipped<T>(why: &str) -> Option<T> {
-    eprintln!("skipped: {why}");
-    None
 }
 
 /// Whether this process is root's.

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, unavailable, until, wait_for};
 use browser::{Browser, ENTER, ESCAPE, RIGHT, TAB};
 
 /// The views, each with a text or an element that it has.
@@ -60,7 +60,7 @@ fn opened(trial: &TestProject) -> Option<(Browser, Served)> {
 fn accessible(browser: &Browser, place: &str) {
     let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
     let Ok(axe) = fs::read_to_string(axe) else {
-        eprintln!("skipped in part: there is no target/axe/axe.min.js");
+        unavailable("there is no target/axe/axe.min.js");
         return;
     };
     browser.script(&format!("if (!window.axe) {{ {axe} }}"));

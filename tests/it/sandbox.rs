@@ -18,7 +18,7 @@ use ralph::{
 };
 use serde_json::json;
 
-use crate::support::{SETTINGS, TestProject, each, until, wait_for};
+use crate::support::{SETTINGS, TestProject, each, unavailable, until, wait_for};
 use attacks::{Attack, Proof, attacks};
 use escapes::{ESCAPES, Escape};
 use stage::{CANARY, Stage};
@@ -37,7 +37,11 @@ fn engines() -> Vec<SandboxEngine> {
             false
         }
     };
-    ENGINES.into_iter().filter(works).collect()
+    let found: Vec<SandboxEngine> = ENGINES.into_iter().filter(works).collect();
+    if found.is_empty() {
+        unavailable("no sandbox works here");
+    }
+    found
 }
 
 fn settings(engine: SandboxEngine) -> SandboxSettings {
@@ -579,7 +583,8 @@ fn a_link_that_a_process_leaves_opens_nothing_for_the_next() {
 
 #[test]
 fn settings_of_the_agent_in_its_own_folder_are_read_only() {
-    if support(SandboxEngine::Bubblewrap).is_err() {
+    if let Err(why) = support(SandboxEngine::Bubblewrap) {
+        unavailable(&why);
         return;
     }
     let settings = settings(SandboxEngine::Bubblewrap);

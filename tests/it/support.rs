@@ -65,6 +65,14 @@ tasks:
 pub const SETTINGS: &str = "fsync: false\nremarks: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
                             child_wait_timeout: 0s\nrounds: 1\n";
 
+/// Says why a test cannot run here. With `CI` set, as `.ci/run` does once it has installed what the
+/// tests need, the test fails.
+#[track_caller]
+pub fn unavailable(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "this test cannot run: {why}");
+    eprintln!("skipped: {why}");
+}
+
 /// The path of a fake agent.
 pub fn agent(name: &str) -> String {
     format!("{}/tests/agents/{name}", env!("CARGO_MANIFEST_DIR"))

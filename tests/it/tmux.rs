@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::{
-    support::{SETTINGS, TestProject, until, wait_for},
+    support::{SETTINGS, TestProject, unavailable, until, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
 /// A repository with one task; `None` without tmux.
 fn trial() -> Option<TestProject> {
     if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: there is no tmux here");
+        unavailable("there is no tmux here");
         return None;
     }
     let trial = TestProject::new().graph("tasks: [{id: a}]\n");

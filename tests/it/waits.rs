@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::json;
 
-use crate::support::{Live, RALPH, SETTINGS, TestProject, agent, until, wait_for};
+use crate::support::{Live, RALPH, SETTINGS, TestProject, agent, unavailable, until, wait_for};
 
 /// The script of [`staged`].
 fn staged_script(lines: &str) -> String {
@@ -388,7 +388,8 @@ fn a_repository_whose_path_is_not_utf8_is_refused() {
 
 #[test]
 fn the_lock_of_a_run_in_another_pid_namespace_is_seen() {
-    const APART: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    const APART: [&str; 5] =
+        ["--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("gate");
     let command = |is_apart: bool| {
         let mut command = trial.process(if is_apart { "unshare" } else { RALPH });
@@ -397,7 +398,7 @@ fn the_lock_of_a_run_in_another_pid_namespace_is_seen() {
         command
     };
     if !trial.process("unshare").args(APART).arg("true").status().is_ok_and(|it| it.success()) {
-        println!("skipped: no pid namespace can be made here");
+        unavailable("no pid namespace can be made here");
         return;
     }
     for first_is_apart in [false, true] {

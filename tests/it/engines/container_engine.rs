@@ -9,7 +9,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{program, skipped};
+use super::{program, unavailable};
 use crate::support::RALPH;
 
 /// The programs of the image, besides what they need.
@@ -44,7 +44,10 @@ impl ContainerTool {
                 tool.call(&["run", "--rm", IMAGE, "true"]).status.success()
             })
         });
-        found.clone().or_else(|| skipped("neither podman nor docker runs a container here"))
+        if found.is_none() {
+            unavailable("neither podman nor docker runs a container here");
+        }
+        found.clone()
     }
 
     /// Runs the engine.

@@ -14,7 +14,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{is_root, marked, program, send, skipped, tree};
+use super::{is_root, marked, program, send, tree, unavailable};
 use crate::support::{SOON, until};
 
 /// The names of the nodes. Each has two processors.
@@ -37,10 +37,12 @@ impl SlurmCluster {
     pub fn start() -> Option<SlurmCluster> {
         let needed = ["munged", "slurmctld", "slurmd", "srun"];
         if let Some(missing) = needed.iter().find(|name| program(name).is_none()) {
-            return skipped(&format!("there is no {missing} here"));
+            unavailable(&format!("there is no {missing} here"));
+            return None;
         }
         if !is_root() {
-            return skipped("the nodes of a cluster need root");
+            eprintln!("skipped: the nodes of a cluster need root");
+            return None;
         }
         let dir = tempfile::Builder::new().prefix("slurm-").tempdir().unwrap();
         for folder in ["state", "spool.n1", "spool.n2", "munge", "log"] {

@@ -20,7 +20,7 @@ use ralph::core::executor::SshSettings;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{is_root, marked, program, send, skipped, status, tree};
+use super::{is_root, marked, program, send, status, tree, unavailable};
 use crate::support::until;
 
 /// The name of the host in the settings of `ssh`.
@@ -48,11 +48,13 @@ impl SshHost {
         let (Some(sshd), Some(keygen), Some(_)) =
             (program("sshd"), program("ssh-keygen"), program("ssh"))
         else {
-            return skipped("there is no OpenSSH server here");
+            unavailable("there is no OpenSSH server here");
+            return None;
         };
         // The server of a system makes it when it starts.
         if is_root() && fs::create_dir_all("/run/sshd").is_err() {
-            return skipped("sshd has no folder /run/sshd");
+            unavailable("sshd has no folder /run/sshd");
+            return None;
         }
         let dir = tempfile::Builder::new().prefix("ssh-host-").tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -69,7 +71,8 @@ impl SshHost {
         let config = host.path("sshd_config");
         let checked = Command::new(&sshd).arg("-t").arg("-f").arg(&config).output().unwrap();
         if !checked.status.success() {
-            return skipped(&format!("sshd: {}", String::from_utf8_lossy(&checked.stderr)));
+            unavailable(&format!("sshd: {}", String::from_utf8_lossy(&checked.stderr)));
+            return None;
         }
         Some(host.accepting(listener, sshd))
     }

@@ -57,7 +57,10 @@ impl Engine {
                     ralph::core::executor::SandboxEngine::Auto,
                 ) {
                     Ok(_) => Engine::Here,
-                    Err(why) => return super::skipped(&why),
+                    Err(why) => {
+                        super::unavailable(&why);
+                        return None;
+                    }
                 }
             }
             Kind::Ssh => Engine::Ssh(SshHost::start()?),

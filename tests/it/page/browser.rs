@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::until;
+use crate::support::{unavailable, until};
 
 /// The keys that are not characters, in the protocol of drivers.
 pub const TAB: &str = "\u{e004}";
@@ -55,7 +55,7 @@ impl Browser {
         let mut tries = (0..20).map(|_| started());
         let found = tries.find_map(Result::transpose).expect("chromedriver starts");
         let Ok((driver, port)) = found else {
-            eprintln!("skipped: there is no chromedriver here");
+            unavailable("there is no chromedriver here");
             return None;
         };
         let profile = tempfile::tempdir().unwrap();
