@@ -122,14 +122,8 @@ pub enum Command {
     Check(Flags<CheckArgs>),
     /// Add a task to the graph
     TaskAdd(Flags<Box<TaskAddArgs>>),
-    /// Change a task, by flags or in an editor
-    TaskEdit(Flags<Box<TaskEditArgs>>),
     /// Show a task, its place in the graph and its attempts
     TaskShow(Flags<TaskShowArgs>),
-    /// Move a task to another place in the graph file
-    TaskMove(Flags<TaskMoveArgs>),
-    /// Remove tasks from the graph
-    TaskRemove(Flags<TaskRemoveArgs>),
     /// Mark a task complete
     TaskComplete(Flags<TaskCompleteArgs>),
     /// Set tasks to pending, with all attempts available again
@@ -138,8 +132,6 @@ pub enum Command {
     TaskBlock(Flags<TaskBlockArgs>),
     /// Answer a task that needs input
     Answer(Flags<AnswerArgs>),
-    /// Take back a change of the graph that a command made
-    Undo(Flags<UndoArgs>),
     /// Add the tasks of a backlog to the graph
     Import(Flags<ImportArgs>),
     /// Have the agent write tasks from a text, and check them

@@ -41,10 +41,8 @@ mod take_back;
 mod talk;
 mod task;
 mod task_add;
-mod task_edit;
 mod task_editor;
 mod tonight;
-mod undo;
 mod uninit;
 mod worker;
 
@@ -162,11 +160,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Graph(Flags(options)) => graph::run(at, options),
         Command::Draft(Flags(options)) => draft::run(at, *options),
         Command::TaskAdd(Flags(options)) => task_add::run(at, &options),
-        Command::TaskEdit(Flags(options)) => task_edit::run(at, &options),
         Command::TaskShow(Flags(options)) => task_editor::show(at, &options),
-        Command::TaskMove(Flags(options)) => task::move_task(at, &options),
-        Command::TaskRemove(Flags(options)) => task::remove_tasks(at, &options),
-        Command::Undo(Flags(options)) => undo::run(at, &options),
         Command::TaskReset(Flags(options)) => {
             let at = at.of_task(options.called.name, &options.ids)?;
             task::reset(&at, &options.ids, options.note.as_deref())

@@ -62,9 +62,9 @@ pub struct PrintedViews {
     /// `ralph show`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<attempt::PastAttemptDetails>,
-    /// `ralph task-add`, `task-edit` and `task-move`.
+    /// `ralph task-add`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_edit: Option<task::TaskView>,
+    pub task_add: Option<task::TaskView>,
     /// `ralph task-show`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_show: Option<task::TaskDetails>,

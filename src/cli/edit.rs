@@ -53,7 +53,7 @@ pub struct FieldArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "The task is added at the end of the graph file, in the style of the other \
-    tasks; `ralph task-move` moves it, and `ralph undo` takes it back. A run in progress picks it up."
+    tasks. A run in progress picks it up."
 )]
 pub struct TaskAddArgs {
     /// One line that says what to do
@@ -69,39 +69,6 @@ pub struct TaskAddArgs {
     pub json: bool,
 }
 
-/// `ralph task-edit`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Without a flag that changes a field, the task's part of the graph file is \
-    opened in $VISUAL, $EDITOR or vi. The graph is checked before the text is kept. `--verify`, \
-    `--tag` and `--description` replace what is there; `--after` and `--before` add dependencies."
-)]
-pub struct TaskEditArgs {
-    /// The task
-    #[arg(add = ArgValueCandidates::new(complete::ids))]
-    pub id: String,
-    /// The title
-    #[arg(long)]
-    pub title: Option<String>,
-    /// The fields.
-    #[command(flatten)]
-    pub fields: FieldArgs,
-    /// No longer depend on these tasks
-    #[arg(long, value_name = "ID", value_delimiter = ',',
-        add = ArgValueCandidates::new(complete::ids))]
-    pub not_after: Vec<String>,
-    /// Make these tasks no longer depend on this one
-    #[arg(long, value_name = "ID", value_delimiter = ',',
-        add = ArgValueCandidates::new(complete::ids))]
-    pub not_before: Vec<String>,
-    /// Remove a field
-    #[arg(long, value_name = "FIELD")]
-    pub unset: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `ralph task-show`.
 #[derive(Debug, Args)]
 pub struct TaskShowArgs {
@@ -110,76 +77,6 @@ pub struct TaskShowArgs {
     pub id: String,
     /// Print JSON
     #[arg(long)]
-    pub json: bool,
-}
-
-/// `ralph task-move`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "The place in the file decides between tasks of the same priority and weight. \
-    Dependencies are not changed: see `ralph task-edit --after` and `--before`."
-)]
-#[command(override_usage = "ralph task-move <ID> --first|--last\n       \
-                            ralph task-move <ID> --before|--after <ID>")]
-pub struct TaskMoveArgs {
-    /// The task
-    #[arg(add = ArgValueCandidates::new(complete::ids))]
-    pub id: String,
-    /// The new place.
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// A place in the graph file.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct PlaceArgs {
-    /// Move it directly before this task
-    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
-    pub before: Option<String>,
-    /// Move it directly after this task
-    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
-    pub after: Option<String>,
-    /// Move it before all other tasks
-    #[arg(long)]
-    pub first: bool,
-    /// Move it after all other tasks
-    #[arg(long)]
-    pub last: bool,
-}
-
-/// `ralph task-remove`.
-#[derive(Debug, Args)]
-pub struct TaskRemoveArgs {
-    /// The tasks
-    #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
-    pub ids: Vec<String>,
-    /// Also remove the dependencies on them
-    #[arg(long, conflicts_with = "rewire")]
-    pub detach: bool,
-    /// Make their dependents depend on what they depend on
-    #[arg(long)]
-    pub rewire: bool,
-}
-
-/// `ralph undo`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "The newest 20 changes are kept. Later changes of the file stay. A change is not \
-    taken back if the file changed in the same place since, if a task depends on it by now, or if an \
-    attempt has worked on the task since."
-)]
-pub struct UndoArgs {
-    /// A change, as numbered by `--list` [default: the newest]
-    pub number: Option<u32>,
-    /// List the changes that can be taken back
-    #[arg(long, conflicts_with = "number")]
-    pub list: bool,
-    /// Print JSON
-    #[arg(long, requires = "list")]
     pub json: bool,
 }
 
@@ -277,7 +174,7 @@ fn tag(text: &str) -> Result<String, String> {
 #[command(
     after_help = "The agent works in a slot; only the tasks that it writes are used. They are checked \
     as `ralph check --strict` does, and sent back with the errors up to three times. They are kept \
-    when you say so; `ralph undo` takes them back. Without a terminal and without `--yes` they are \
+    when you say so. Without a terminal and without `--yes` they are \
     only printed, with exit code 4."
 )]
 pub struct DraftArgs {

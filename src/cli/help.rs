@@ -208,10 +208,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["alert", "alerts", "notifications"], &["notify"]),
     (&["alive", "ping"], &["heartbeat"]),
     (&["add", "new-task"], &["task-add"]),
-    (&["change", "edit", "modify"], &["task-edit"]),
-    (&["mv", "reorder"], &["task-move"]),
-    (&["delete", "drop", "rm", "task-delete", "task-rm"], &["task-remove"]),
-    (&["revert", "rollback", "takeback"], &["take-back", "undo", "restore"]),
+    (&["revert", "rollback", "takeback"], &["take-back", "restore"]),
     (&["changes", "patch"], &["diff"]),
     (&["deinit", "uninstall"], &["uninit"]),
     (&["merge-request", "mr", "pull-request"], &["pr"]),
@@ -400,14 +397,8 @@ mod tests {
             ("sched", "schedule"),
             ("dag", "dag-status"),
             ("at", "attempts, attach"),
-            (
-                "task",
-                "task-add, task-edit, task-show, task-move, task-remove, task-complete, task-reset, \
-                 task-block",
-            ),
+            ("task", "task-add, task-show, task-complete, task-reset, task-block"),
             ("add", "task-add"),
-            ("task rm", "task-remove"),
-            ("rm", "task-remove"),
             // Misspelt, a synonym too.
             ("rnu", "run"),
             ("dag-stauts", "dag-status"),

@@ -32,7 +32,7 @@ enum ToolEffect {
 }
 
 /// The commands that are tools.
-const TOOLS: [(&str, ToolEffect); 12] = [
+const TOOLS: [(&str, ToolEffect); 11] = [
     ("status", ToolEffect::Reads),
     ("dag-status", ToolEffect::Reads),
     ("task-show", ToolEffect::Reads),
@@ -40,7 +40,6 @@ const TOOLS: [(&str, ToolEffect); 12] = [
     ("plan", ToolEffect::Reads),
     ("check", ToolEffect::Reads),
     ("task-add", ToolEffect::Adds),
-    ("task-edit", ToolEffect::Replaces),
     ("answer", ToolEffect::Adds),
     ("note", ToolEffect::Adds),
     ("task-reset", ToolEffect::Replaces),

@@ -13,7 +13,7 @@ use super::{
     probe::{Probe, ProbeFolder, ProbePlace},
     slots::{SlotUse, TemporarySlot},
     talk::{ANSWER, given},
-    task_editor::{ChangeCommand, TaskEditor},
+    task_editor::TaskEditor,
 };
 use crate::{
     adapters::{
@@ -252,12 +252,7 @@ fn open_in_file(editor: &mut TaskEditor, tasks: &[TaskId]) -> Result<()> {
         return Ok(());
     }
     for id in tasks {
-        let command = ChangeCommand {
-            name: "take-back",
-            about: std::slice::from_ref(id),
-            final_because: Some("its work was taken back"),
-        };
-        editor.write(id, Write::Plain(Status::Pending), None, &command)?;
+        editor.write(id, Write::Plain(Status::Pending), None)?;
     }
     Ok(())
 }

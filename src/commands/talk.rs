@@ -13,7 +13,7 @@ use super::{
     Invocation,
     inside::{AttemptContext, refuse_beside},
     success,
-    task_editor::{ChangeCommand, TaskEditor, live_attempt},
+    task_editor::{TaskEditor, live_attempt},
 };
 use crate::{
     adapters::{process::relay, state, terminal::visible},
@@ -163,7 +163,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     let answer = given(text, ANSWER, "an answer")?;
     if question.is_some() && question == task.adoption_question() && is_no(&answer) {
         let why = format!(
-            "an answer runs `{id}`; `ralph task-block {id} --reason …` or `ralph task-remove {id}` keeps it \
+            "an answer runs `{id}`; `ralph task-block {id} --reason …` keeps it \
              from running"
         );
         return fail(Exit::Error, why);
@@ -172,17 +172,12 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         RequestEvent::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
     editor.store.emit(None, Some(&id), answered)?;
-    let command = ChangeCommand {
-        name: "answer",
-        about: std::slice::from_ref(&id),
-        final_because: Some("the next prompts of the task have the answer"),
-    };
     if is_correction {
         return success(&format!(
             "{id}: the answer is corrected; its next attempt gets this one\n"
         ));
     }
-    let old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
+    let old = editor.write(&id, Write::Plain(Status::Pending), None)?;
     success(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))
 }
 

@@ -1,42 +1,38 @@
-//! `ralph task-reset`, `task-complete` and `task-block` change the status of a task, `task-move` and
-//! `task-remove` its place in the graph file; `ralph verify` runs its checks.
+//! `ralph task-reset`, `task-complete` and `task-block` change the status of a task; `ralph verify` runs
+//! its checks.
 
-use std::{collections::BTreeSet, env, path::Path};
+use std::{env, path::Path};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Invocation, few,
+    Invocation,
     inside::{AttemptContext, SurroundingAttempt, refuse_beside},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
     talk::{ANSWER, given},
-    task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
+    task_editor::{TaskEditor, live_attempt},
 };
 use crate::{
     adapters::{
         process::{self, relay},
         terminal::{self, visible},
     },
-    cli::{PlaceArgs, TaskCompleteArgs, TaskMoveArgs, TaskRemoveArgs},
+    cli::TaskCompleteArgs,
     core::{
         candidate::CANDIDATE,
         event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
-        exit::{Exit, Failure, fail},
-        graph::{
-            TaskGraph,
-            task::{Status, TaskId},
-            task_edit::{Relink, TaskPlace, move_to, relink, remove},
-        },
+        exit::{Exit, fail},
+        graph::task::{Status, TaskId},
         loop_paths::DONE,
         verdict::{Outcome, Verdict},
     },
     project::{
         attempt::AttemptRecord,
         executors,
-        graph_file::{GraphFile, Write, rfc3339},
+        graph_file::{Write, rfc3339},
         placement::AWAY,
         workspace::find,
     },
@@ -61,10 +57,9 @@ pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Res
             editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
         }
         let past = editor.store.history().of(&id);
-        let counted = past.counted;
         // Another branch may have it as complete.
         let is_done = past.last.as_ref().is_some_and(|it| it.verdict == Verdict::Complete);
-        let is_new = counted == 0 && (!is_done || past.was_reset);
+        let is_new = past.counted == 0 && (!is_done || past.was_reset);
         if editor.status(number) == Status::Pending && is_new {
             let hears = if note.is_some() { "; its next attempt gets the note" } else { "" };
             terminal::print(&format!("{id} is already pending{hears}\n"))?;
@@ -72,18 +67,7 @@ pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Res
         }
         let mut old = Status::Pending;
         if editor.status(number) != Status::Pending {
-            let is_lasting = matches!(
-                editor.status(number),
-                Status::Complete | Status::Blocked | Status::Cancelled
-            );
-            let why = "its attempts were reset; `ralph task-block` keeps it from being tried";
-            let final_because = (counted > 0 || !is_lasting).then_some(why);
-            let command = ChangeCommand {
-                name: "task-reset",
-                about: std::slice::from_ref(&id),
-                final_because,
-            };
-            old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
+            old = editor.write(&id, Write::Plain(Status::Pending), None)?;
         }
         let past = editor.store.history().of(&id);
         let has_work = past.work.is_some() || !past.commits.is_empty();
@@ -125,8 +109,7 @@ pub fn complete(invocation: &Invocation, options: TaskCompleteArgs) -> Result<Ex
         return success(&format!("{id} is already complete\n"));
     }
     let at = rfc3339(Utc::now());
-    let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
-    let old = editor.write(&id, Write::Complete { at: &at }, None, &command)?;
+    let old = editor.write(&id, Write::Complete { at: &at }, None)?;
     if old == Status::Complete {
         return success(&format!("{id}: accepted without a proof\n"));
     }
@@ -215,130 +198,8 @@ pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     let mut editor = TaskEditor::for_person(invocation, "task-block")?;
     let (id, _) = find(&editor.file, id)?;
     editor.refuse_if_live(&id)?;
-    let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));
-    let old = editor.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
+    let old = editor.write(&id, Write::Plain(Status::Blocked), Some(reason))?;
     success(&format!("{id}: {old} -> blocked ({reason})\n"))
-}
-
-/// Moves a task.
-///
-/// # Errors
-/// An unknown task; inside an attempt.
-pub fn move_task(invocation: &Invocation, options: &TaskMoveArgs) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "task-move")?;
-    let (id, _) = find(&editor.file, &options.id)?;
-    let other = |typed: &str| Ok::<_, anyhow::Error>(find(&editor.file, typed)?.0);
-    let (place, where_to) = match &options.place {
-        PlaceArgs { before: Some(typed), .. } => {
-            let other = other(typed)?;
-            (TaskPlace::Before(other.clone()), format!("before {other}"))
-        }
-        PlaceArgs { after: Some(typed), .. } => {
-            let other = other(typed)?;
-            (TaskPlace::After(other.clone()), format!("after {other}"))
-        }
-        PlaceArgs { first: true, .. } => (TaskPlace::First, "to the start".to_owned()),
-        PlaceArgs { .. } => (TaskPlace::Last, "to the end".to_owned()),
-    };
-    let name = editor.file.name().to_owned();
-    let edit =
-        |file: &GraphFile| move_to(file.text(), &id, &place).map(Some).map_err(unsupported(&name));
-    let found = editor.change(&ChangeCommand::of("task-move", std::slice::from_ref(&id)), edit)?;
-    let line = if found.is_empty() {
-        format!("{id} is already there")
-    } else {
-        format!("{id}: moved {where_to} in {name}")
-    };
-    editor.print(&id, options.json, &line)?;
-    Ok(Exit::Success)
-}
-
-/// How many tasks are named in a message.
-const NAMED: usize = 5;
-
-/// Removes tasks.
-///
-/// # Errors
-/// An unknown task; a task with a running attempt; a task on which another depends, unless a flag
-/// says what becomes of the dependency; inside an attempt.
-pub fn remove_tasks(invocation: &Invocation, options: &TaskRemoveArgs) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "task-remove")?;
-    let mut ids: Vec<TaskId> = Vec::new();
-    for typed in &options.ids {
-        let (id, _) = find(&editor.file, typed)?;
-        editor.refuse_if_live(&id)?;
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-    let name = editor.file.name().to_owned();
-    let edit = |file: &GraphFile| {
-        let links = links(file.graph(), &ids, options.rewire);
-        if !options.detach && !options.rewire && !links.is_empty() {
-            return Err(refused(&ids, &links));
-        }
-        let refuse = unsupported(&name);
-        let text = relink(file.text(), &links).map_err(&refuse)?;
-        remove(&text, &ids).map(Some).map_err(&refuse)
-    };
-    let found = editor.change(&ChangeCommand::of("task-remove", &ids), edit)?;
-    for change in found {
-        let line = if change.new.is_none() {
-            format!("{}: removed from {name}", change.id)
-        } else {
-            let number = editor.number(&change.id)?;
-            let graph = editor.file.graph();
-            let on: Vec<&str> =
-                graph.dependencies(number).map(|at| graph.task(at).id.as_str()).collect();
-            let on = if on.is_empty() { "nothing".to_owned() } else { on.join(", ") };
-            format!("{}: now depends on {on}", change.id)
-        };
-        terminal::print(&format!("{line}\n"))?;
-    }
-    Ok(Exit::Success)
-}
-
-/// What becomes of the tasks that depend on removed ones.
-fn links(graph: &TaskGraph, ids: &[TaskId], rewire: bool) -> Vec<Relink> {
-    let removed: BTreeSet<usize> = ids.iter().filter_map(|id| graph.number(id)).collect();
-    let id = |number: usize| graph.task(number).id.clone();
-    let dependents: BTreeSet<usize> = removed
-        .iter()
-        .flat_map(|number| graph.dependents(*number))
-        .filter(|number| !removed.contains(number))
-        .collect();
-    let link = |dependent: usize| {
-        let (mut gone, mut add) = (BTreeSet::new(), BTreeSet::new());
-        let mut open: Vec<usize> = graph.dependencies(dependent).collect();
-        open.retain(|number| removed.contains(number));
-        while let Some(number) = open.pop() {
-            if !removed.contains(&number) {
-                add.insert(number);
-            } else if gone.insert(number) {
-                open.extend(graph.dependencies(number).filter(|_| rewire));
-            }
-        }
-        Relink {
-            id: id(dependent),
-            add: add.into_iter().map(id).collect(),
-            remove: gone.into_iter().map(id).collect(),
-        }
-    };
-    dependents.into_iter().map(link).collect()
-}
-
-fn refused(ids: &[TaskId], links: &[Relink]) -> anyhow::Error {
-    let names = few(links.iter().map(|link| format!("`{}`", link.id)), NAMED);
-    let depend = if links.len() == 1 { "depends" } else { "depend" };
-    let on = match ids {
-        [one] => format!("`{one}`"),
-        _ => "the tasks to remove".to_owned(),
-    };
-    let message = format!(
-        "{names} {depend} on {on}; `--detach` removes the dependency, `--rewire` puts what {on} depends \
-         on in its place"
-    );
-    Failure::new(Exit::Error, message).into()
 }
 
 /// Runs the commands in order, up to the first failure. Changes no state.

@@ -1,4 +1,4 @@
-//! `ralph task-add`: adds a task to the graph. The fields that `task-edit` has too are read here.
+//! `ralph task-add`: adds a task to the graph.
 
 use std::{cell::RefCell, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Invocation,
-    task_editor::{ChangeCommand, TaskEditor, read_text, shown, unsupported, usage},
+    task_editor::{TaskEditor, read_text, shown, unsupported, usage},
 };
 use crate::{
     adapters::terminal,
@@ -56,9 +56,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
         };
         let id = match &wanted {
             Some(id) if is_there(id) => {
-                return usage(format!(
-                    "`{name}` already has a task `{id}`; `ralph task-edit {id}` changes it"
-                ));
+                return usage(format!("`{name}` already has a task `{id}`; edit it in the file"));
             }
             Some(id) if used.contains(id) => {
                 return usage(format!(
@@ -80,7 +78,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
         let text = insert(file.text(), &[task], &TaskPlace::Last).map_err(&refuse)?;
         relink(&text, &links).map(Some).map_err(&refuse)
     };
-    editor.change(&ChangeCommand::of("task-add", &[]), edit)?;
+    editor.change(edit)?;
     let id = added.into_inner().context("no task was added")?;
     let task = editor.view_of(&id)?;
     let standing = match &task.standing {
@@ -107,10 +105,7 @@ fn unique(ids: &[TaskId]) -> Vec<TaskId> {
 }
 
 /// The fields that the flags set, except dependencies.
-pub(super) fn fields_of(
-    invocation: &Invocation,
-    flags: &FieldArgs,
-) -> Result<Vec<(String, Value)>> {
+fn fields_of(invocation: &Invocation, flags: &FieldArgs) -> Result<Vec<(String, Value)>> {
     let mut fields: Vec<(String, Value)> = Vec::new();
     let mut add = |name: &str, value: Value| fields.push((name.to_owned(), value));
     if let Some(path) = &flags.description {
@@ -160,12 +155,12 @@ pub(super) fn fields_of(
     Ok(fields)
 }
 
-/// Checks the name of a field that `--set` and `--unset` may change.
-pub(super) fn check_name(name: &str) -> Result<()> {
+/// Checks the name of a field that `--set` may set.
+fn check_name(name: &str) -> Result<()> {
     let reserved = match name {
         "id" => "the id names the task in the journal; it stays",
         "status" => "use `ralph task-complete`, `task-reset` or `task-block`",
-        "depends_on" => "use `--after`, and `ralph task-edit --not-after`",
+        "depends_on" => "use `--after`",
         "claimed_at" | "claimed_by" | "completed_at" => "`ralph` writes it",
         _ if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) => {
             "a field is one word"
@@ -198,7 +193,7 @@ fn check_value(name: &str, value: &Value) -> Result<()> {
 }
 
 /// A text of one line without control characters.
-pub(super) fn line(text: &str, what: &str) -> Result<String> {
+fn line(text: &str, what: &str) -> Result<String> {
     let text = text.trim();
     if text.is_empty() {
         return usage(format!("{what} is empty"));

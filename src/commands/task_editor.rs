@@ -1,4 +1,4 @@
-//! Changes of the graph file by a person's command: checked, kept for `ralph undo`, and recorded; and
+//! Changes of the graph file by a person's command: checked and recorded; and
 //! `ralph task-show`: a task, its place in the graph and its attempts.
 
 use std::{
@@ -18,7 +18,6 @@ use super::{
     status::open_attempts as attempt_views,
     success, with_view,
 };
-pub(super) use crate::project::graph_change::ChangeCommand;
 use crate::{
     adapters::terminal::{self, visible, visible_lines},
     cli::TaskShowArgs,
@@ -29,14 +28,13 @@ use crate::{
         graph::{
             edit::Unsupported,
             task::{Priority, Status, TaskId},
-            task_edit::{TaskDifference, differences},
         },
         history::attempt_log::{AttemptLog, LogDetail},
     },
     project::{
         event_store::EventStore,
         graph_change::{change_text, create_file, record},
-        graph_file::{GraphFile, Write, with_status},
+        graph_file::{Foreign, GraphFile, Write, with_status},
         import::exists,
         workspace::{Workspace, checkout_graph, empty_graph, find, landing_branch, policy_for},
     },
@@ -140,11 +138,10 @@ impl TaskEditor {
         id: &TaskId,
         write: Write<'_>,
         reason: Option<&str>,
-        command: &ChangeCommand<'_>,
     ) -> Result<Status> {
         let old = self.file.graph().number(id).map(|number| self.status(number));
         let name = self.file.name().to_owned();
-        self.change_text(Some(command), |file| {
+        self.change_text(|file| {
             with_status(file.text(), id, write)
                 .with_context(|| format!("edit the status of `{id}` in `{name}`"))?
                 .with_context(|| format!("the task `{id}` is no longer in `{name}`"))
@@ -160,38 +157,32 @@ impl TaskEditor {
         Ok(old.unwrap_or(Status::Pending))
     }
 
-    /// Changes the graph file and records what changed. Returns it; empty if nothing did.
+    /// Changes the graph file and records the changed statuses. Returns them.
     ///
     /// # Errors
     /// The error of the edit; an edit that makes the graph invalid. Errors of the disk.
     pub(super) fn change(
         &mut self,
-        command: &ChangeCommand<'_>,
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
-    ) -> Result<Vec<TaskDifference>> {
+    ) -> Result<Vec<Foreign>> {
         let found = if exists(self.workspace.graph_path()) {
-            let Some(before) = self.change_text(Some(command), edit)? else {
-                return Ok(Vec::new());
-            };
-            differences(&before, self.file.text(), command.about)
+            self.change_text(edit)?
         } else {
             let Some(text) = edit(&self.file)? else { return Ok(Vec::new()) };
-            let found = create_file(&self.workspace, command, &text)?;
+            let found = create_file(&self.workspace, &text)?;
             self.file = checkout_graph(&self.workspace)?;
             found
         };
-        record(&mut self.store, command.name, &found)?;
+        record(&mut self.store, &found)?;
         Ok(found)
     }
 
-    /// Changes the graph file without a record in the journal; keeps the change if a command is
-    /// given. Returns the text before; none if nothing changed.
+    /// Changes the graph file without a record in the journal. Returns the changed statuses.
     pub(super) fn change_text(
         &mut self,
-        command: Option<&ChangeCommand<'_>>,
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
-    ) -> Result<Option<String>> {
-        change_text(&self.workspace, &mut self.file, command, edit)
+    ) -> Result<Vec<Foreign>> {
+        change_text(&self.workspace, &mut self.file, edit)
     }
 
     /// Finds tasks by ids that were typed.
@@ -224,17 +215,6 @@ impl TaskEditor {
         } else {
             format!("{}\n", terminal::visible(line))
         })?;
-        Ok(())
-    }
-
-    /// Says that a running attempt is not judged by this change.
-    pub(super) fn warn_if_live(&self, id: &TaskId) -> Result<()> {
-        if let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? {
-            terminal::say(&format!(
-                "note: attempt {attempt} at `{id}` is running; it is judged by the definition at \
-                 its start, and the next attempt gets the new one"
-            ));
-        }
         Ok(())
     }
 }

@@ -74,10 +74,10 @@ pub struct Written {
 /// The result of an edit of the whole text.
 #[derive(Debug)]
 pub struct EditedText {
-    /// The text before; none if the edit changed nothing.
-    pub before: Option<String>,
-    /// The statuses changed by the edit, and those that others changed before.
-    pub statuses: Vec<Foreign>,
+    /// The statuses that the edit changed; none if it left the text as it was.
+    pub own: Option<Vec<Foreign>>,
+    /// The statuses that others changed before.
+    pub foreign: Vec<Foreign>,
 }
 
 /// The reason why a file is not a valid graph.
@@ -310,25 +310,24 @@ impl GraphFile {
         }
     }
 
-    /// Replaces the text by the result of `edit`, which gets the current file, once `keep` has seen
-    /// the file before and after. Nothing is written if the edit changes nothing.
+    /// Replaces the text by the result of `edit`, which gets the current file. Nothing is written if
+    /// the edit changes nothing.
     ///
     /// # Errors
-    /// The error of the edit or of `keep`; [`Rejected`] for an edit that makes the graph invalid. The
-    /// file is then unchanged. Errors of the disk.
+    /// The error of the edit; [`Rejected`] for an edit that makes the graph invalid. The file is then
+    /// unchanged. Errors of the disk.
     pub fn edit_text(
         &mut self,
         state: &StateFolder,
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
-        keep: impl Fn(&GraphFile, &GraphFile) -> Result<()>,
     ) -> Result<EditedText> {
         let _turn = state.lock_graph().context("lock the graph file")?;
-        let mut statuses = Vec::new();
+        let mut foreign = Vec::new();
         loop {
-            statuses
+            foreign
                 .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
             let Some(text) = edit(self)?.filter(|text| text != self.text()) else {
-                return Ok(EditedText { before: None, statuses });
+                return Ok(EditedText { own: None, foreign });
             };
             let name = format!("{}, with this change", self.name);
             let edited = GraphFile::assume(&self.path, &name, self.durable, self.inherit, &text)
@@ -337,13 +336,12 @@ impl GraphFile {
                 self.stamp = None;
                 continue;
             }
-            keep(self, &edited)?;
             state::replace(&self.path, text.as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
-            statuses.extend(differences(&self.graph, &edited.graph));
+            let own = Some(differences(&self.graph, &edited.graph));
             let (stamp, name) = (state::stamp(&self.path).ok(), self.name.clone());
-            let before = std::mem::replace(self, GraphFile { name, stamp, ..edited });
-            return Ok(EditedText { before: Some(before.text().to_owned()), statuses });
+            *self = GraphFile { name, stamp, ..edited };
+            return Ok(EditedText { own, foreign });
         }
     }
 

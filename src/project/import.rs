@@ -12,7 +12,6 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, position},
         exit::{Exit, Failure},
-        graph::task_edit::differences,
         import::{
             self, BacklogFormat,
             graph_text::{added, graph_text},
@@ -21,7 +20,7 @@ use crate::{
         setup, variants,
     },
     project::{
-        graph_change::{ChangeCommand, change_text, create_file, record},
+        graph_change::{change_text, create_file, record},
         graph_file::{GraphFile, read_graph},
         workspace::{Workspace, checkout_graph},
     },
@@ -95,18 +94,17 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
 }
 
 /// Writes the new tasks of a plan into the graph, which is created if there is none. They replace
-/// unchanged examples of `ralph init`. The change is recorded, and kept for `ralph undo`.
+/// unchanged examples of `ralph init`. The change is recorded.
 ///
 /// # Errors
 /// The tasks do not fit into the file; errors of the disk. The file is unchanged then.
 pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) -> Result<()> {
-    let command = ChangeCommand::of("import", &[]);
     let new = plan.new_tasks();
     if new.is_empty() {
         return Ok(());
     }
     let Some(mut file) = file else {
-        return create(workspace, &new, &plan.top, &command);
+        return create(workspace, &new, &plan.top);
     };
     let replaces = setup::is_example(file.text());
     let count = if replaces { 0 } else { file.graph().tasks().len() };
@@ -117,9 +115,8 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
             with_new(workspace, file.text(), count, &new).map(Some)
         }
     };
-    let before = change_text(workspace, &mut file, Some(&command), edit)?;
-    let found = before.map(|before| differences(&before, file.text(), &[])).unwrap_or_default();
-    record(&mut workspace.event_store()?, command.name, &found)
+    let found = change_text(workspace, &mut file, edit)?;
+    record(&mut workspace.event_store()?, &found)
 }
 
 /// A graph, which had so many tasks when the ids were chosen, with new ones.
@@ -155,13 +152,8 @@ fn new_graph(
 }
 
 /// Writes a new graph.
-fn create(
-    workspace: &Workspace,
-    tasks: &[&ImportedTask],
-    top: &[(String, Value)],
-    command: &ChangeCommand<'_>,
-) -> Result<()> {
-    create_file(workspace, command, &new_graph(workspace, tasks, top)?).map(drop)
+fn create(workspace: &Workspace, tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<()> {
+    create_file(workspace, &new_graph(workspace, tasks, top)?).map(drop)
 }
 
 /// Reads the graph; none if there is none yet.

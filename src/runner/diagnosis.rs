@@ -38,7 +38,6 @@ use crate::{
     project::{
         attempt::{self, AttemptPlace, AttemptRecord},
         follower::BUSY,
-        graph_change::{ChangeCommand, DIAGNOSE, keep_texts},
         graph_file::{GraphFile, Write},
         workspace::Workspace,
     },
@@ -284,18 +283,14 @@ fn refusal(why: DraftRefusal) -> anyhow::Error {
 /// Changes the graph: on the tip of the branch, or in its file if git does not track it.
 fn change(runner: &mut Runner, id: &TaskId, remedy: &Remedy, edit: &GraphEdit) -> Result<()> {
     let core = &mut runner.core;
-    let tasks = [std::slice::from_ref(id), remedy.added()].concat();
-    let command = ChangeCommand::of(DIAGNOSE, &tasks);
     let Some(branch) = core.cx.target.clone().filter(|_| core.graph.is_read_only()) else {
         let workspace = &core.cx.workspace;
-        let keep = |before: &GraphFile, after: &GraphFile| {
-            keep_texts(workspace, &command, Vec::new(), false, (before.text(), after.text()))
-        };
         let change = |file: &GraphFile| edit(file.text()).map(Some);
-        let edited = core.graph.file.edit_text(&workspace.state, change, keep)?;
+        let edited = core.graph.file.edit_text(&workspace.state, change)?;
         let mut facts = Facts::default();
         let cause = cause_of_edits(&core.run);
-        note(core.graph.file.graph(), edited.statuses, cause, &mut facts);
+        let changed = [edited.foreign, edited.own.unwrap_or_default()].concat();
+        note(core.graph.file.graph(), changed, cause, &mut facts);
         return core.tell(facts);
     };
     let workspace = &core.cx.workspace;
@@ -307,28 +302,16 @@ fn change(runner: &mut Runner, id: &TaskId, remedy: &Remedy, edit: &GraphEdit) -
     };
     // A person may commit at the same moment.
     let has_changed = (0..3).try_fold(false, |is_done, _| {
-        if is_done { Ok(true) } else { commit(workspace, (&branch, &title), edit, &command) }
+        if is_done { Ok(true) } else { commit(workspace, (&branch, &title), edit) }
     })?;
     ensure!(has_changed, "`{branch}` moves");
     runner.landing.follow(&mut runner.core, BUSY)
 }
 
-/// Commits a change of the graph on the tip of a branch, and keeps it for `ralph undo`. Returns whether
-/// the tip has it.
-fn commit(
-    workspace: &Workspace,
-    (branch, title): (&str, &str),
-    edit: &GraphEdit,
-    command: &ChangeCommand<'_>,
-) -> Result<bool> {
+/// Commits a change of the graph on the tip of a branch. Returns whether the tip has it.
+fn commit(workspace: &Workspace, (branch, title): (&str, &str), edit: &GraphEdit) -> Result<bool> {
     let mut failed = None;
-    let change = |landed: &str| {
-        let edited = edit(landed).and_then(|text| {
-            keep_texts(workspace, command, Vec::new(), false, (landed, &text))?;
-            Ok(text)
-        });
-        edited.map_err(|error| failed = Some(error)).ok()
-    };
+    let change = |landed: &str| edit(landed).map_err(|error| failed = Some(error)).ok();
     let has_landed = commit_graph(workspace, branch, change, title)?;
     failed.map_or(Ok(has_landed), Err)
 }

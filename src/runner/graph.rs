@@ -353,8 +353,9 @@ impl RunGraph {
         }
         let edit = |file: &GraphFile| change.applied(file.text());
         // A person may have changed the file so that they do not fit; git has them.
-        if let Ok(edited) = self.file.edit_text(&workspace.state, edit, |_, _| Ok(())) {
-            let foreign = without_landings(records, edited.statuses);
+        if let Ok(edited) = self.file.edit_text(&workspace.state, edit) {
+            let changed = edited.foreign.into_iter().chain(edited.own.into_iter().flatten());
+            let foreign = without_landings(records, changed.collect());
             note(self.file.graph(), foreign, Cause::EditedDuringAttempt, facts);
         }
     }

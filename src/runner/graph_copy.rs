@@ -19,7 +19,7 @@ use crate::{
             TaskGraph,
             merge::{self, Texts},
             task::{ADDED_BY, Status, TaskId},
-            task_edit::{FieldChanges, TaskDifference, differences, set_fields_of},
+            task_edit::{FieldChanges, edited_tasks, set_fields_of},
         },
         isolation::AgentTasks,
     },
@@ -102,17 +102,10 @@ struct ChangedCopy {
 
 /// Returns the other tasks whose fields an attempt changed, unless it merged what has landed.
 fn edited(was: &str, now: &str, main: &str, own: &TaskId) -> Vec<TaskId> {
-    let is_edited = |it: &TaskDifference| {
-        let is_there = it.id != *own && it.old.is_some() && it.new.is_some();
-        is_there && it.fields.iter().any(|field| field != "place")
-    };
-    let since = |text: &str| {
-        let found = differences(text, now, &[]).into_iter().filter(is_edited);
-        found.map(|it| it.id).collect::<Vec<TaskId>>()
-    };
-    let mut found = since(was);
+    let mut found = edited_tasks(was, now);
+    found.retain(|id| id != own);
     if !found.is_empty() {
-        let not_merged = since(main);
+        let not_merged = edited_tasks(main, now);
         found.retain(|id| not_merged.contains(id));
     }
     found

@@ -321,7 +321,7 @@ pub struct PastAttemptDetails {
 pub struct MessageView {
     /// When.
     pub at: DateTime<Utc>,
-    /// `question`, `answer`, `note`, `reset`, `review`, `take_back`, `diagnosis` or `undo` (of a diagnosis).
+    /// `question`, `answer`, `note`, `reset`, `review`, `take_back` or `diagnosis`.
     pub kind: &'static str,
     /// The attempt whose agent said it; none for a person.
     pub attempt: Option<u32>,
@@ -354,7 +354,6 @@ impl MessageView {
                 }
                 RequestEvent::Reviewed { note, .. } => ("review", None, note.as_deref()),
                 RequestEvent::Reset {} => ("reset", None, None),
-                RequestEvent::DiagnosisUndone {} => ("undo", None, None),
                 RequestEvent::Reported { .. }
                 | RequestEvent::PauseRequested {}
                 | RequestEvent::ResumeRequested { .. }
@@ -378,7 +377,6 @@ impl MessageView {
             "note" => "noted",
             "review" => "reviewed it",
             "reset" => "reset it",
-            "undo" => "took the diagnosis back",
             _ => "took it back",
         };
         let words = self.text.iter().flat_map(|text| text.split_whitespace());

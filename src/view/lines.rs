@@ -268,9 +268,6 @@ impl EventText for RequestEvent {
             | RequestEvent::Asked { .. }
             | RequestEvent::Noted { .. } => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
-            RequestEvent::DiagnosisUndone {} => {
-                faint(format!("the diagnosis of {id} was taken back"))
-            }
             RequestEvent::Reviewed { note, .. } => {
                 let note =
                     note.as_ref().map_or_else(String::new, |note| format!(": {}", first(note)));
@@ -297,7 +294,6 @@ impl EventText for RequestEvent {
             RequestEvent::Reported { .. }
             | RequestEvent::Noted { .. }
             | RequestEvent::Reviewed { .. }
-            | RequestEvent::DiagnosisUndone {}
             | RequestEvent::Reset {} => None,
         }
     }

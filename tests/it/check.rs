@@ -328,10 +328,8 @@ fn commands_that_no_shell_accepts_are_errors() {
     assert!(trial.run(["doctor", "--quick", "--", "true"]).code(65).out().contains("`if true`"));
     assert!(!trial.root().join("logs/ralph.jsonl").exists(), "no attempt was made");
     let quoted = ["--verify", "echo 'open"];
-    trial
-        .run(["task-edit", "b", quoted[0], quoted[1]])
-        .stderr_has("warning: `verify`: `echo 'open`");
-    trial.run(["task-add", "C", quoted[0], quoted[1]]).stderr_has("not a valid shell command");
+    let added = trial.run(["task-add", "C", quoted[0], quoted[1]]);
+    added.stderr_has("warning: `verify`: `echo 'open`").stderr_has("not a valid shell command");
     let settings = trial.graph("tasks: [{id: a}]\n").env("RALPH_SETUP", "[\"echo (\"]");
     settings.run(["run"]).code(65).stderr_has("`setup` in the settings");
 }

@@ -69,8 +69,6 @@ fn a_task_that_lacks_something_gets_it_and_another_round() {
     }
     trial.run(["task-show", "a"]).code(0).stdout_has("`strong` put `base` before it: base.txt is");
     trial.run(["report"]).code(0).stdout_has("`strong` put `base` before it: base.txt is missing");
-    let undo = trial.run(["undo"]).code(1);
-    undo.stderr_has("attempt 2 has worked on `a` since");
     trial.no_process_is_left();
 }
 
@@ -157,7 +155,7 @@ fn what_a_diagnosis_may_not_do_changes_nothing() {
         says(&json!({"action": "prerequisite", "why": "x", "tasks": [task]}))
     };
     let writes = "echo 1 > base.txt; git add -A; git commit -qm bad; \"$RALPH\" task-complete a
-         \"$RALPH\" task-reset a; \"$RALPH\" task-remove b; rm -rf .git task-graph.yaml; exit 3";
+         \"$RALPH\" task-reset a; rm -rf .git task-graph.yaml; exit 3";
     for (doctor, why) in [
         ("echo fine".to_owned(), "no `action` as JSON"),
         ("sleep 60".to_owned(), "ended by ralph at its limit of 2.0s"),
@@ -183,49 +181,21 @@ fn what_a_diagnosis_may_not_do_changes_nothing() {
         let graph = trial.graph_text();
         assert!(!graph.contains("base") && graph.contains("verify: test -e a.txt"), "{graph}");
         assert_eq!(trial.git(&["status", "--short"]), "", "{doctor}");
-        assert!(trial.run(["undo"]).code(1).err().contains("nothing to undo"), "{doctor}");
         trial.no_process_is_left();
     }
 }
 
 #[test]
-fn a_person_decides_first_if_tasks_of_agents_ask_and_can_take_it_back() {
+fn a_person_decides_first_if_tasks_of_agents_ask() {
     let trial = project(&prerequisite(), "agent_tasks: ask\n");
     trial.run(["run"]).code(4);
     assert_eq!(
         (trial.tasks("started"), trial.status("base")),
         (vec!["a".to_owned()], "needs-input".to_owned())
     );
-    trial.run(["undo"]).code(0).stdout_has("took back `diagnose a base`");
-    assert!(!trial.graph_text().contains("base"), "{}", trial.graph_text());
-    assert_eq!(trial.lines("diagnosis_undone").len(), 1);
-    trial.run(["run"]).code(3);
-    assert_eq!(trial.tasks("started"), ["a"], "it is parked again");
-    let trial = project(&prerequisite(), "agent_tasks: ask\n");
-    trial.run(["run"]).code(4);
     trial.run(["answer", "base", "yes"]).code(0);
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("started"), ["a", "base", "a", "b"]);
-}
-
-/// What is not committed holds the checkout back.
-#[test]
-fn a_diagnosis_that_the_checkout_does_not_have_yet_is_taken_back_once_it_does() {
-    let trial = project(&prerequisite(), "agent_tasks: ask\n");
-    trial.run(["run"]).code(4);
-    let tip = trial.git(&["rev-parse", "main"]);
-    let changed = trial.git(&["log", "--format=%H", "-1", "--grep=Add before a"]);
-    // As if the checkout had not followed.
-    trial.git(&["update-ref", "refs/ralph/tip/main", tip.trim()]);
-    trial.git(&["reset", "-q", "--hard", &format!("{}^", changed.trim())]);
-    trial.write("task-graph.yaml", &format!("# mine\n{}", trial.graph_text()));
-    let text = trial.graph_text();
-    trial.git(&["rm", "-q", "--cached", "task-graph.yaml"]);
-    trial.run(["undo"]).code(1).stderr_has("then undo it");
-    assert_eq!(trial.graph_text(), text);
-    trial.git(&["reset", "-q", "--hard"]);
-    trial.run(["undo"]).code(0).stdout_has("took back `diagnose a base`");
-    assert!(!trial.graph_text().contains("base"), "{}", trial.graph_text());
 }
 
 #[test]

@@ -66,15 +66,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["prompt", "left", "--json"], "The variables of a template."),
     (&["task-show", "start", "--json"], "A task with its place in the graph and its attempts."),
-    (
-        &["task-edit", "start", "--set", "notes=x", "--json"],
-        "The task; `task-add` and `task-move` print the same.",
-    ),
+    (&["task-add", "Another", "--json"], "The new task."),
     (
         &["import", "plan.md", "--json"],
         "What came, what was lost, and what differs from the graph, which keeps its value.",
     ),
-    (&["undo", "--list", "--json"], "The changes of the graph that were kept, the newest first."),
 ];
 
 /// The graph of a run that goes on. One of its tasks waits in vain.

@@ -149,7 +149,7 @@ fn a_client_adds_tasks_and_sees_what_they_wait_for() {
         all.find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name}")).clone()
     };
     assert_eq!(tool("status")["annotations"]["readOnlyHint"], true);
-    assert_eq!(tool("task-edit")["annotations"]["destructiveHint"], true);
+    assert_eq!(tool("task-reset")["annotations"]["destructiveHint"], true);
     assert_eq!(tool("task-add")["annotations"]["destructiveHint"], false);
     assert_eq!(tool("task-add")["inputSchema"]["required"], json!(["title"]));
     assert_eq!(tool("note")["inputSchema"]["properties"]["task"]["type"], "string");
@@ -164,16 +164,13 @@ fn a_client_adds_tasks_and_sees_what_they_wait_for() {
     let board = client.json("dag-status", json!({}));
     let text = board.to_string();
     assert!(text.contains("\"waiting_on\"") && text.contains("\"b\""), "{text}");
-    client.json("task-edit", json!({"id": "b", "title": "Second", "priority": "high"}));
     let shown = client.read("ralph://task-show/b");
-    assert_eq!(shown["title"], "Second");
+    assert_eq!(shown["title"], "--json");
     let (texts, is_error) = client.call("check", json!({"strict": true}));
     assert!(!is_error && texts.last().unwrap().contains("no-check"), "{texts:?}");
     assert_eq!(client.end(), Some(0));
     // What the tools changed is a change of the person.
-    trial.run(["undo", "--list"]).stdout_has("task-edit b").stdout_has("task-add b");
-    trial.run(["undo"]);
-    assert_eq!(trial.run(["task-show", "b", "--json"]).json()["title"], "--json");
+    assert_eq!(trial.lines("status_changed")[0]["cause"], "command");
     trial.no_process_is_left();
 }
 
@@ -254,7 +251,6 @@ fn bad_calls_are_explained_and_the_server_goes_on() {
         ("task-add", json!({"title": "T\u{0}"}), "must not contain the character NUL"),
         ("task-add", json!({"title": "T", "after": ["none"]}), "no task `none`"),
         ("task-add", json!({"title": "T".repeat(3 << 20)}), "start `ralph`"),
-        ("task-edit", json!({"id": "a"}), "no editor"),
         ("plan", json!({"jobs": ["0"]}), "expected a number from 1 to 1000"),
     ] {
         let said = client.refusal(name, arguments);
@@ -303,10 +299,10 @@ fn a_run_is_started_only_where_it_is_allowed() {
         &format!("{}agent: [{}]\n", crate::support::SETTINGS, crate::support::agent("gate")),
     );
     let mut client = Client::of(&trial, &[]);
-    assert_eq!(client.tools().len(), 12);
+    assert_eq!(client.tools().len(), 11);
     assert_eq!(client.end(), Some(0));
     let mut client = Client::of(&trial, &["--allow-run"]);
-    assert_eq!(client.tools()[12..], ["run", "stop", "pause", "resume"]);
+    assert_eq!(client.tools()[11..], ["run", "stop", "pause", "resume"]);
     let (said, is_error) = client.call("run", json!({"max-iterations": 5}));
     assert!(!is_error && said[0].contains("continues in the background"), "{said:?}");
     crate::support::wait_for(&trial.sign("waiting-a"));

@@ -42,7 +42,7 @@ fn commands_about_other_tasks_are_refused_in_an_attempt() {
         try "$RALPH" stop
         try "$RALPH" slots remove
         try "$RALPH" schedule --cron '0 0 1 1 *' --once
-        try env RALPH_LOOP=x "$RALPH" undo
+        try env RALPH_LOOP=x "$RALPH" task-add y
         try setsid --wait env -u RALPH_TASK_ID -u RALPH_ATTEMPT "$RALPH" stop --now
         echo work > work.txt
         "$RALPH" task-complete a"#;
@@ -67,7 +67,7 @@ fn an_attempt_may_do_anything_in_another_repository() {
     let script = r#"
         git init -q "$TRIAL_DIR/inner" && cd "$TRIAL_DIR/inner" || exit
         printf 'tasks: [{id: x}]\n' > task-graph.yaml
-        for words in pause resume stop 'task-block x --reason no' 'task-reset x' undo; do
+        for words in pause resume stop 'task-block x --reason no' 'task-reset x'; do
             "$RALPH" $words >&2 || echo "$words" >> "$TRIAL_DIR/refused"
         done
         cd "$OLDPWD"; echo work > work.txt; "$RALPH" task-complete a"#;

@@ -15,6 +15,12 @@ fn project(config: &str) -> TestProject {
     stage
 }
 
+/// Lets one more attempt be made.
+fn give_another_attempt(project: &TestProject) {
+    let graph = project.graph_text().replace("max_attempts: 1", "max_attempts: 2");
+    project.save("task-graph.yaml", &graph);
+}
+
 /// The verify command of a project: each of its tests.
 const VERIFY: &str = "verify: 'for it in tests/*.sh; do sh -e $it || exit 1; done'";
 
@@ -150,7 +156,7 @@ fn work_with_which_the_checks_notice_less_does_not_land() {
         let said = format!("checks changed: with the new `check.sh` {said}");
         assert!(printed.contains(&format!("reported done, but {said}")), "{check}: {printed}");
         assert_eq!(project.git(&["show", "main:check.sh"]), all);
-        project.run(["task-edit", "mul", "--set", "max_attempts=2"]).code(0);
+        give_another_attempt(&project);
         let prompt = project.run(["prompt", "mul"]).code(0).whole();
         let next = format!("notice less than before: {said}.\nTake that change back.");
         assert!(prompt.contains(&next), "{prompt}");
@@ -173,7 +179,7 @@ fn work_that_needs_a_proof_lands_only_with_it() {
          pass without this change",
     );
     assert_eq!(without.git(&["ls-tree", "--name-only", "main", "src/"]), "src/add.sh\n");
-    without.run(["task-edit", "mul", "--set", "max_attempts=2"]).code(0);
+    give_another_attempt(&without);
     let prompt = without.run(["prompt", "mul"]).code(0).whole();
     for said in [
         "- `for it in tests/*.sh; do sh -e $it || exit 1; done`\n\nThey also pass\n- without the source",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use serde_json::json;
 
 use super::{agent::DraftSlot, target::DraftTarget};
@@ -12,7 +12,11 @@ use crate::{
         task_editor::{read_text, shown, usage},
     },
     core::{
-        graph::{drafted::DraftAim, task_edit::piece},
+        graph::{
+            drafted::DraftAim,
+            load,
+            yaml::{Document, Node},
+        },
         setup::layout,
     },
     project::{attempt, workspace::Workspace},
@@ -107,8 +111,12 @@ pub(super) fn render(
         DraftAim::New => ("new", None),
         DraftAim::Extend | DraftAim::Before(_) => ("extend", None),
         DraftAim::Split(id) => {
-            let text = piece(target.base().unwrap_or_default(), id);
-            ("split", Some(text.context("show the task")?))
+            let document = Document::parse(target.base().unwrap_or_default());
+            let document = document.map_err(|fault| anyhow!("show the task: {fault}"))?;
+            let is_it = |task: &Node<'_>| {
+                task.get("id").and_then(Node::text).is_some_and(|it| it == id.as_str())
+            };
+            ("split", load::task_nodes(&document).find(is_it).map(|task| task.written().to_owned()))
         }
     };
     let mut tasks = target.tasks();

@@ -11,7 +11,7 @@ use crate::{
     adapters::excerpt,
     commands::{
         Invocation, check,
-        task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported, usage},
+        task_editor::{TaskEditor, live_attempt, unsupported, usage},
     },
     core::{
         exit::{Exit, Failure, fail},
@@ -239,9 +239,6 @@ impl CheckedDraft {
     }
 }
 
-/// The command in the journal and in `ralph undo`.
-const COMMAND: &str = "draft";
-
 /// Puts the draft into the graph.
 ///
 /// # Errors
@@ -256,24 +253,19 @@ pub(super) fn keep(
     let ids = if target.base().is_none() && !target.has_examples {
         create(workspace, target, draft)?
     } else {
-        let mut editor = TaskEditor::for_person(invocation, COMMAND)?;
-        let found = editor.change(&ChangeCommand::of(COMMAND, &[]), |file| {
-            target.put_into(Some(file.text()), draft).map(Some)
-        })?;
-        found.into_iter().filter(|one| one.old.is_none()).map(|one| one.id).collect()
+        let mut editor = TaskEditor::for_person(invocation, "draft")?;
+        let found = editor.change(|file| target.put_into(Some(file.text()), draft).map(Some))?;
+        found.into_iter().filter(|one| one.old.is_none()).map(|one| one.task_id).collect()
     };
     let ralph = workspace.typed_command();
-    say(&format!(
-        "kept {} in {name}; `{ralph} undo` takes them back, `{ralph} run` works on them",
-        counted(ids.len(), "task")
-    ));
+    say(&format!("kept {} in {name}; `{ralph} run` works on them", counted(ids.len(), "task")));
     Ok(Exit::Success)
 }
 
 /// Writes a new graph file.
 fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Vec<TaskId>> {
     let text = target.put_into(None, draft)?;
-    let found = create_file(workspace, &ChangeCommand::of(COMMAND, &[]), &text)?;
-    record(&mut workspace.event_store()?, COMMAND, &found)?;
-    Ok(found.into_iter().map(|one| one.id).collect())
+    let found = create_file(workspace, &text)?;
+    record(&mut workspace.event_store()?, &found)?;
+    Ok(found.into_iter().map(|one| one.task_id).collect())
 }

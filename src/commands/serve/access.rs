@@ -29,7 +29,6 @@ use crate::{
     commands::Invocation,
     core::exit::{self, Exit},
     core::hmac::same,
-    project::graph_change::KeptChanges,
 };
 
 /// The number of browsers that may be let in at a time; a newer one replaces the oldest.
@@ -209,8 +208,6 @@ enum PageAction {
     Complete { id: String },
     /// Blocks a task.
     Block { id: String, reason: String },
-    /// Takes back a change of the graph by a command, named by its number.
-    Undo { number: u32 },
     /// Keeps the landed work of a task, after a look at it.
     Accept {
         id: String,
@@ -248,8 +245,6 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
         Err(error) => return said(400, false, &format!("this is not an action: {error}")),
     };
     let call = action.call();
-    let newest = || newest_change(invocation);
-    let before = newest();
     match invocation.call_own(&call, LIMIT) {
         Ok(called) => {
             let text = if called.code == Some(0) && !called.output.trim().is_empty() {
@@ -259,20 +254,11 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
             };
             let status = if called.code == Some(0) { 200 } else { 409 };
             let text = plain(text.trim()).replace("ralph: error: ", "");
-            let undo = newest().filter(|_| status == 200 && newest() != before);
-            let body = json!({ "done": status == 200, "text": text, "undo": undo });
-            HttpReply::of(status, "application/json", body.to_string())
+            said(status, status == 200, &text)
         }
         Err(error) if exit::of_error(&error) == Exit::Usage => said(400, false, &error.to_string()),
         Err(error) => said(500, false, &format!("{error:#}")),
     }
-}
-
-/// The number of the newest change of the graph by a command, if it can be taken back.
-fn newest_change(invocation: &Invocation) -> Option<u32> {
-    let workspace = invocation.workspace().ok()?;
-    let changes = KeptChanges::of(&workspace.state).list(workspace.graph_path());
-    changes.first().filter(|change| change.final_because.is_none()).map(|change| change.number)
 }
 
 fn said(status: u16, done: bool, text: &str) -> HttpReply {
@@ -292,9 +278,6 @@ impl PageAction {
             PageAction::Complete { id } => ("task-complete", vec![], vec![id], String::new()),
             PageAction::Block { id, reason } => {
                 ("task-block", vec![format!("--reason={reason}")], vec![id], String::new())
-            }
-            PageAction::Undo { number } => {
-                ("undo", vec![], vec![number.to_string()], String::new())
             }
             PageAction::Accept { id, note } => {
                 let note = Some(note).filter(|it| !it.trim().is_empty());
@@ -344,8 +327,6 @@ mod tests {
         assert_eq!(block.arguments, ["task-block", "--reason=--now", "--", "-x"]);
         let accept = call(r#"{"action": "accept", "id": "--all", "note": "--json"}"#);
         assert_eq!(accept.arguments, ["review", "--accept", "--note=--json", "--", "--all"]);
-        let undo = call(r#"{"action": "undo", "number": 3}"#);
-        assert_eq!(undo.arguments, ["undo", "--", "3"]);
         let add = call(r#"{"action": "add_task", "title": "--id=x", "verify": ["--a"]}"#);
         assert_eq!(add.arguments, ["task-add", "--verify=--a", "--", "--id=x"]);
     }

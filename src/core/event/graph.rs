@@ -69,15 +69,6 @@ pub enum GraphEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A command changed a task in the graph file, and not its status.
-    TaskEdited {
-        /// The command, such as `task-edit`.
-        command: String,
-        /// The fields that changed; `place` is its place in the file.
-        fields: Vec<String>,
-        /// The cause of the change.
-        cause: Cause,
-    },
     /// An agent was called by `ralph draft`, and ended.
     Drafted(DraftCall),
 }
@@ -94,8 +85,7 @@ impl Effect for GraphEvent {
             | GraphEvent::UncommittedFound { .. }
             | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::SettingsRejected { .. }
-            | GraphEvent::GraphGuarded { .. }
-            | GraphEvent::TaskEdited { .. } => {}
+            | GraphEvent::GraphGuarded { .. } => {}
         }
     }
 }
@@ -112,7 +102,7 @@ pub enum Cause {
     Released,
     /// The attempt needs input from a person.
     Asked,
-    /// A person's command, such as `task-add`, `task-reset` or `undo`.
+    /// A person's command, such as `task-add` or `task-reset`.
     Command,
     /// The file was edited between attempts.
     Edited,

@@ -49,8 +49,6 @@ pub enum RequestEvent {
     },
     /// The attempts of the task were reset.
     Reset {},
-    /// A person took back what a diagnosis did to the task, with `ralph undo`.
-    DiagnosisUndone {},
     /// `ralph pause`: no attempt starts until `ralph resume`.
     PauseRequested {},
     /// `ralph resume` ended the pause.
@@ -75,7 +73,6 @@ impl Effect for RequestEvent {
             RequestEvent::Reviewed { attempt, .. } => {
                 history.with(id, |past| past.review(*attempt));
             }
-            RequestEvent::DiagnosisUndone {} => history.with(id, TaskHistory::undo_diagnosis),
             RequestEvent::PauseRequested {} => history.pause(),
             RequestEvent::ResumeRequested { now } => history.resume(*now),
             RequestEvent::StopRequested(stop) => history.stop(stop),
@@ -92,7 +89,6 @@ impl Effect for RequestEvent {
             RequestEvent::Answered(_)
             | RequestEvent::Reset {}
             | RequestEvent::Reviewed { .. }
-            | RequestEvent::DiagnosisUndone {}
             | RequestEvent::PauseRequested {}
             | RequestEvent::ResumeRequested { .. } => true,
             RequestEvent::Reported { .. }

@@ -67,8 +67,6 @@ pub(super) enum Wanted<'t> {
     New(Value),
     /// The items of a list.
     List(Vec<Wanted<'t>>),
-    /// Any.
-    Any,
 }
 
 /// A text with the changes to make.
@@ -91,11 +89,6 @@ impl<'t> TextEdit<'t> {
         let newline = if first.ends_with("\r\n") { "\r\n" } else { "\n" };
         let (lists, mappings) = (HashMap::new(), HashMap::new());
         TextEdit { text, tree: document.tree(), newline, splices: Vec::new(), lists, mappings }
-    }
-
-    /// The line break of the text.
-    pub(super) fn newline(&self) -> &'static str {
-        self.newline
     }
 
     /// A node of the text before.
@@ -166,7 +159,7 @@ impl<'t> TextEdit<'t> {
 
     /// The text with all replacements, those at one place in the order in which they were made. A
     /// missing final line break stays missing.
-    pub(super) fn applied(&mut self) -> Result<String, Unsupported> {
+    fn applied(&mut self) -> Result<String, Unsupported> {
         let mut splices = std::mem::take(&mut self.splices);
         splices.sort_by_key(|splice| (splice.at.start, splice.at.end));
         let more: usize = splices.iter().map(|splice| splice.with.len()).sum();
@@ -203,7 +196,7 @@ impl<'t> TextEdit<'t> {
     }
 
     /// Whether a text means what this edit should lead to.
-    pub(super) fn leads_to(&self, document: &Document) -> bool {
+    fn leads_to(&self, document: &Document) -> bool {
         match (self.root(), document.root()) {
             (Some(old), Some(new)) => self.is_kept(old, new),
             (old, new) => old.is_none() && new.is_none(),
@@ -245,7 +238,6 @@ impl<'t> TextEdit<'t> {
 
     fn is_wanted(&self, wanted: &Wanted<'_>, new: Node<'_>) -> bool {
         match wanted {
-            Wanted::Any => true,
             Wanted::Kept(old) => self.is_kept(*old, new),
             Wanted::New(value) => new.is_json(value),
             Wanted::List(items) => self.has_items(items, new),

@@ -15,8 +15,7 @@ mod rules;
 use self::rules::{Side, Three, Want, plainly};
 use super::{
     edit::cut::{CutSource, ValueShape},
-    task::TaskId,
-    task_edit::{differences, remove},
+    task_edit::{remove, removed_tasks},
     yaml::Document,
 };
 
@@ -151,8 +150,7 @@ pub fn with_landed(base: &str, ours: &str, landed: &str) -> Option<String> {
     }
     clean(Texts { base, ours, theirs: landed }).or_else(|| {
         // What a person has removed stays removed, although it has landed.
-        let removed = differences(base, ours, &[]).into_iter().filter(|it| it.new.is_none());
-        let removed: Vec<TaskId> = removed.map(|it| it.id).collect();
+        let removed = removed_tasks(base, ours);
         let without = |text: &str| remove(text, &removed).ok();
         let (base, theirs) = (without(base)?, without(landed)?);
         clean(Texts { base: &base, ours, theirs: &theirs })

@@ -1,17 +1,17 @@
-//! Edits of whole tasks in the text of a graph: inserts, removes and moves tasks, and sets fields.
+//! Edits of whole tasks in the text of a graph: inserts and removes tasks, and sets fields.
 //!
 //! An edit replaces only the bytes of what it changes, in the style of its neighbors. Then the text
 //! is parsed again and compared with the value that the edit should lead to, and refused if they
 //! differ. Whether the result is a valid graph is for the caller to check.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::{
-    edit::{Entries, EntryPlace, TextEdit, Unsupported, cut::ValueShape, rank, unsupported},
+    edit::{Entries, EntryPlace, TextEdit, Unsupported, cut::ValueShape, rank},
     load::task_nodes,
-    task::{Status, TaskId},
+    task::TaskId,
     yaml::{Document, Node},
 };
 
@@ -29,14 +29,10 @@ pub struct NewTask {
 /// A place among the tasks of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskPlace {
-    /// Before all others.
-    First,
     /// After all others.
     Last,
     /// Directly before this task.
     Before(TaskId),
-    /// Directly after this task.
-    After(TaskId),
 }
 
 /// Dependencies of one task to add and to remove.
@@ -109,33 +105,6 @@ pub fn remove(text: &str, ids: &[TaskId]) -> Result<String, Unsupported> {
     })
 }
 
-/// Returns the text with the task at another place.
-///
-/// # Errors
-/// The text is not YAML, its layout does not allow the edit, or a task is not in it.
-pub fn move_to(text: &str, id: &TaskId, place: &TaskPlace) -> Result<String, Unsupported> {
-    edited(text, |edit| {
-        let list = edit.task_list()?;
-        let (from, to) = (list.number_of(id)?, list.index_of(place)?);
-        if to != from && to != from + 1 {
-            edit.move_item(&list, from, to);
-        }
-        Ok(())
-    })
-}
-
-/// Returns the text with fields of a task set, or removed where the value is none.
-///
-/// # Errors
-/// The text is not YAML, its layout does not allow the edit, or the task is not in it.
-pub fn set_fields(
-    text: &str,
-    id: &TaskId,
-    fields: &[(String, Option<Value>)],
-) -> Result<String, Unsupported> {
-    set_fields_of(text, &[(id.clone(), fields.to_vec())])
-}
-
 /// The fields of a task to set, or to remove where the value is none.
 pub type FieldChanges = (TaskId, Vec<(String, Option<Value>)>);
 
@@ -205,59 +174,6 @@ pub fn relink(text: &str, links: &[Relink]) -> Result<String, Unsupported> {
         }
         edit.add_edges(&added)
     })
-}
-
-/// Returns the text of one task with the comments directly above it, as if it were the first column
-/// of a file.
-///
-/// # Errors
-/// The text is not YAML, its layout does not allow the edit, or the task is not in it.
-pub fn piece(text: &str, id: &TaskId) -> Result<String, Unsupported> {
-    let document = parsed(text)?;
-    let list = TextEdit::new(&document).task_list()?;
-    let own = &text[list.own(text, list.number_of(id)?)];
-    let col = list.col().unwrap_or(0);
-    let mut piece = String::with_capacity(own.len());
-    for line in own.split_inclusive('\n') {
-        let blanks = line.bytes().take(col).take_while(|byte| *byte == b' ').count();
-        piece.push_str(&line[blanks..]);
-    }
-    let piece = piece.replace("\r\n", "\n");
-    Ok(if piece.ends_with('\n') { piece } else { piece + "\n" })
-}
-
-/// Returns the text with another [`piece`] in place of that of the task.
-///
-/// # Errors
-/// The text is not YAML, its layout does not allow the edit, the task is not in it, or the new piece
-/// is not one task with the same id. If the new piece is not YAML, neither is the text returned.
-pub fn replace_piece(text: &str, id: &TaskId, new: &str) -> Result<String, Unsupported> {
-    let document = parsed(text)?;
-    let mut edit = TextEdit::new(&document);
-    let list = edit.task_list()?;
-    let number = list.number_of(id)?;
-    edit.check_unused(&list, &HashSet::from([number]))?;
-    let newline = edit.newline();
-    let with = match list.col() {
-        None => new.trim().replace('\n', newline),
-        Some(col) => {
-            let line = |line: &str| {
-                let pad = if line.trim().is_empty() { 0 } else { col };
-                " ".repeat(pad) + line + newline
-            };
-            new.lines().map(line).collect::<Vec<_>>().concat()
-        }
-    };
-    edit.replace_item(&list, number, with);
-    let changed = edit.applied()?;
-    // The errors of a text that is not YAML have places in the whole text, for the caller to show.
-    let Ok(document) = Document::parse(&changed) else { return Ok(changed) };
-    let tasks = TextEdit::new(&document).task_list();
-    let is_there = tasks.is_ok_and(|tasks| tasks.cut.by_name.get(id.as_str()) == Some(&number));
-    if is_there && edit.leads_to(&document) {
-        return Ok(changed);
-    }
-    unsupported(format!("the text is not one task with the id `{id}`"))
 }
 
 fn parsed(text: &str) -> Result<Document, Unsupported> {
@@ -340,62 +256,35 @@ impl TextEdit<'_> {
 /// The fields that belong to the status of a task.
 const PROGRESS: [&str; 4] = ["status", "claimed_at", "claimed_by", "completed_at"];
 
-/// What changed of one task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskDifference {
-    /// The task.
-    pub id: TaskId,
-    /// The status before; none for a new task.
-    pub old: Option<Status>,
-    /// The status after; none for a removed task.
-    pub new: Option<Status>,
-    /// The other fields that changed, with `place` for the place in the file. Empty for a new or a
-    /// removed task.
-    pub fields: Vec<String>,
-}
-
 /// A task of a text, with its dependencies in either shape.
 struct ComparedTask<'v> {
     node: Node<'v>,
     depends_on: BTreeSet<String>,
 }
 
-/// Returns what changed, in the order of the text before and then of the text after. Empty if one
-/// of the texts is not a graph. If two tasks changed places, the one in `about` moved.
-pub fn differences(before: &str, after: &str, about: &[TaskId]) -> Vec<TaskDifference> {
+/// Returns the tasks of both texts whose fields differ, other than those of the status. Empty if one
+/// of the texts is not a graph.
+pub fn edited_tasks(before: &str, after: &str) -> Vec<TaskId> {
     let (Ok(before), Ok(after)) = (Document::parse(before), Document::parse(after)) else {
         return Vec::new();
     };
-    let (old, new) = (ids(&before), ids(&after));
     let (was, is) = (compared(&before), compared(&after));
-    let moved = moved(&old, &new, about);
-    let added = new.iter().filter(|id| !was.contains_key(*id));
-    let mut found = Vec::new();
-    for name in old.iter().chain(added) {
-        let Ok(id) = TaskId::new(name) else { continue };
-        let (one, other) = (was.get(name), is.get(name));
-        let mut fields = match (one, other) {
-            (Some(one), Some(other)) => changed_fields(one, other),
-            _ => Vec::new(),
-        };
-        if moved == Some(name) {
-            fields.push("place".to_owned());
-        }
-        let (old, new) = (one.map(status), other.map(status));
-        if old != new || !fields.is_empty() {
-            found.push(TaskDifference { id, old, new, fields });
-        }
-    }
-    found
+    let edited = was.iter().filter(|(id, one)| is.get(*id).is_some_and(|is| differ(one, is)));
+    edited.filter_map(|(name, _)| TaskId::new(name).ok()).collect()
 }
 
-fn ids(file: &Document) -> Vec<String> {
-    let id = |task: Node<'_>| Some(task.get("id")?.text()?.into_owned());
-    task_nodes(file).filter_map(id).collect()
+/// Returns the tasks that are only in the text before.
+pub(super) fn removed_tasks(before: &str, after: &str) -> Vec<TaskId> {
+    let (Ok(before), Ok(after)) = (Document::parse(before), Document::parse(after)) else {
+        return Vec::new();
+    };
+    let is = compared(&after);
+    let removed = compared(&before).into_keys().filter(|id| !is.contains_key(id));
+    removed.filter_map(|name| TaskId::new(&name).ok()).collect()
 }
 
-fn compared(file: &Document) -> HashMap<String, ComparedTask<'_>> {
-    let mut found: HashMap<String, ComparedTask<'_>> = HashMap::new();
+fn compared(file: &Document) -> BTreeMap<String, ComparedTask<'_>> {
+    let mut found: BTreeMap<String, ComparedTask<'_>> = BTreeMap::new();
     for node in task_nodes(file) {
         let Some(id) = node.get("id").and_then(Node::text) else { continue };
         let depends_on = node.get("depends_on").map(texts_of).unwrap_or_default();
@@ -414,46 +303,14 @@ fn compared(file: &Document) -> HashMap<String, ComparedTask<'_>> {
     found
 }
 
-fn status(task: &ComparedTask<'_>) -> Status {
-    let word = task.node.get("status").and_then(Node::text);
-    word.and_then(|word| Status::parse(&word)).unwrap_or(Status::Pending)
-}
-
-fn changed_fields(one: &ComparedTask<'_>, other: &ComparedTask<'_>) -> Vec<String> {
-    let names = one.node.entries().chain(other.node.entries());
-    let names: BTreeSet<String> =
-        names.filter_map(|(key, _)| Some(key.text()?.into_owned())).collect();
+fn differ(one: &ComparedTask<'_>, other: &ComparedTask<'_>) -> bool {
+    let keys = one.node.entries().chain(other.node.entries()).filter_map(|(key, _)| key.text());
     let is_same = |name: &str| match (one.node.get(name), other.node.get(name)) {
         (Some(one), Some(other)) => one == other,
         (one, other) => one.is_none() && other.is_none(),
     };
-    let mut changed: Vec<String> = names
-        .into_iter()
-        .filter(|name| !PROGRESS.contains(&name.as_str()) && *name != "depends_on")
-        .filter(|name| !is_same(name))
-        .collect();
-    if one.depends_on != other.depends_on {
-        changed.push("depends_on".to_owned());
-    }
-    changed
-}
-
-/// The one task that has another place among those that both sides have.
-fn moved<'n>(old: &'n [String], new: &[String], about: &[TaskId]) -> Option<&'n String> {
-    let common = |names: &'n [String], others: &[String]| -> Vec<&'n String> {
-        let others: BTreeSet<&String> = others.iter().collect();
-        names.iter().filter(|name| others.contains(name)).collect()
-    };
-    let old = common(old, new);
-    let known: BTreeSet<&String> = old.iter().copied().collect();
-    let new: Vec<&String> = new.iter().filter(|name| known.contains(name)).collect();
-    let first = old.iter().zip(&new).position(|(one, other)| one != other)?;
-    let last = old.len() - old.iter().rev().zip(new.iter().rev()).position(|(a, b)| a != b)?;
-    let (old, new) = (&old[first..last], &new[first..last]);
-    let down = (old[1..] == new[..new.len() - 1]).then(|| old[0]);
-    let up = (old[..old.len() - 1] == new[1..]).then(|| old[old.len() - 1]);
-    let is_meant = |name: &&String| about.iter().any(|id| id.as_str() == *name);
-    up.filter(is_meant).or(down).or(up)
+    let mut keys = keys.filter(|name| !PROGRESS.contains(&name.as_ref()) && *name != "depends_on");
+    keys.any(|name| !is_same(&name)) || one.depends_on != other.depends_on
 }
 
 #[cfg(test)]

@@ -206,7 +206,6 @@ impl AttemptLog {
                     | RequestEvent::Noted { .. }
                     | RequestEvent::Reviewed { .. }
                     | RequestEvent::Reset {}
-                    | RequestEvent::DiagnosisUndone {}
             ) | Event::Landing(LandingEvent::TakenBack(_))
                 | Event::Attempt(AttemptEvent::Diagnosed(_))
         )
@@ -326,13 +325,12 @@ impl AttemptLog {
 fn is_change(event: &Event) -> bool {
     matches!(
         event,
-        Event::Graph(
-            GraphEvent::StatusChanged { .. }
-                | GraphEvent::TaskEdited { .. }
-                | GraphEvent::GraphGuarded { .. }
-        ) | Event::Request(
-            RequestEvent::Reported { .. } | RequestEvent::Asked { .. } | RequestEvent::Noted { .. }
-        )
+        Event::Graph(GraphEvent::StatusChanged { .. } | GraphEvent::GraphGuarded { .. })
+            | Event::Request(
+                RequestEvent::Reported { .. }
+                    | RequestEvent::Asked { .. }
+                    | RequestEvent::Noted { .. }
+            )
     )
 }
 
@@ -482,10 +480,11 @@ mod tests {
 
     #[test]
     fn many_attempts_without_an_end_share_the_changes_during_them() {
-        let edited = || GraphEvent::TaskEdited {
-            command: String::new(),
-            fields: Vec::new(),
+        let edited = || GraphEvent::StatusChanged {
+            old: None,
+            new: None,
             cause: Cause::Edited,
+            reason: None,
         };
         let mut records = Vec::new();
         for number in 0..500 {

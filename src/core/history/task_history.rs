@@ -349,13 +349,6 @@ impl TaskHistory {
         self.diagnosis = Some(Box::new(diagnosis.clone()));
     }
 
-    /// A person took back what the newest diagnosis did.
-    pub(crate) fn undo_diagnosis(&mut self) {
-        if self.diagnosis.take().is_some_and(|before| before.remedy.mends()) {
-            self.granted = self.granted.saturating_sub(1);
-        }
-    }
-
     pub(crate) fn reset_by_command(&mut self) {
         self.reset();
         // What is in the target branch by then shows nothing about the attempts that follow.

@@ -9,11 +9,10 @@ export const may = { act: false };
 
 let toastTimer = 0;
 
-// Shows a message for some seconds; `undo` takes back what it says.
-export function toast(text, isBad = false, undo = null) {
+// Shows a message for some seconds.
+export function toast(text, isBad = false) {
   const place = document.getElementById("toast");
   render(place, h("p", { class: isBad ? "toast is-bad" : "toast" }, text,
-    undo && button("Undo", undo, { class: "plain is-undo" }),
     button("×", () => render(place), { class: "plain", "aria-label": "Close the message" })));
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => render(place), isBad ? 20000 : 6000);
@@ -21,11 +20,10 @@ export function toast(text, isBad = false, undo = null) {
 
 // Does it and says how it went: an error of a dialog stands in it.
 export async function perform(action, fine) {
-  const { done, text, undo: number } = await act(action);
-  const undo = done && number && action.action !== "undo" ? () => perform({ action: "undo", number }) : null;
+  const { done, text } = await act(action);
   const place = document.querySelector("dialog[open] .dialog-error");
   if (place) render(place, !done && h("p", { class: "bad-text", role: "alert" }, text || "it failed"));
-  if (done || !place) toast(done ? fine ?? text : text || "it failed", !done, undo);
+  if (done || !place) toast(done ? fine ?? text : text || "it failed", !done);
   return done;
 }
 

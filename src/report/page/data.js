@@ -40,14 +40,14 @@ export async function get(address) {
   return read(await send(address, { headers: { accept: "application/json" } }));
 }
 
-// Does something; returns `{ done, text, undo }`, with the number of the change that can be taken back.
+// Does something; returns `{ done, text }`.
 export async function act(action) {
   const request = {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(action),
   };
   try {
     const answer = await (await send("actions", request)).json();
-    return { done: answer.done === true, text: answer.text ?? answer.error ?? "", undo: answer.undo };
+    return { done: answer.done === true, text: answer.text ?? answer.error ?? "" };
   } catch (error) {
     return { done: false, text: error.message };
   }

@@ -40,9 +40,6 @@ impl EventText for GraphEvent {
                 let cause = if is_repair { Cause::Claimed } else { *cause };
                 changed(id, *old, *new, cause, at.verbose || is_repair)
             }
-            GraphEvent::TaskEdited { command, fields, .. } => {
-                vec![line(None, format!("{id}: {} changed by `{command}`", fields.join(", ")))]
-            }
             GraphEvent::Drafted(call) => drafted(call),
         }
     }
@@ -57,7 +54,6 @@ impl EventText for GraphEvent {
             | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::GraphGuarded { .. }
             | GraphEvent::StatusChanged { .. }
-            | GraphEvent::TaskEdited { .. }
             | GraphEvent::Drafted(_) => None,
         }
     }

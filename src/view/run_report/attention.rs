@@ -209,7 +209,7 @@ fn of_blocker(
         TaskState::Spent => {
             let spent = view.history.of(&id).spend.assumed_cost();
             let more = (spent * 2.0).ceil();
-            (AttentionKind::Spent, format!("`ralph task-edit {id} --set max_cost={more}`"))
+            (AttentionKind::Spent, format!("`max_cost: {more}` for it in the graph file"))
         }
         TaskState::Blocked => (AttentionKind::Blocked, format!("`ralph task-reset {id}`")),
         // The next run continues an attempt that was cut off.

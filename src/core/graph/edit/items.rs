@@ -1,4 +1,4 @@
-//! Inserts, removes and moves whole items of a list of mappings: tasks and edges.
+//! Inserts and removes whole items of a list of mappings: tasks and edges.
 
 use std::ops::Range;
 
@@ -72,10 +72,8 @@ impl CutList {
     /// The place names a task that is not in the list.
     pub(in crate::graph) fn index_of(&self, place: &TaskPlace) -> Result<usize, Unsupported> {
         match place {
-            TaskPlace::First => Ok(0),
             TaskPlace::Last => Ok(self.cut.pieces.len()),
             TaskPlace::Before(id) => self.number_of(id),
-            TaskPlace::After(id) => Ok(self.number_of(id)? + 1),
         }
     }
 
@@ -313,10 +311,6 @@ impl TextEdit<'_> {
     ) {
         let mut number = 0..;
         self.items_mut(list.node).retain(|_| !number.next().is_some_and(&is_removed));
-        self.cut_out(list, is_removed);
-    }
-
-    fn cut_out(&mut self, list: &CutList, is_removed: impl Fn(usize) -> bool) {
         let pieces = &list.cut.pieces;
         let kept = (0..pieces.len()).find(|index| !is_removed(*index));
         let removed = (0..pieces.len()).filter(|index| is_removed(*index));
@@ -362,26 +356,5 @@ impl TextEdit<'_> {
         let colon = self.text[line..start].find(':').map_or(start, |at| line + at + 1);
         self.splice(colon, " []".to_owned());
         self.replace(start..end.part.at.end, String::new());
-    }
-
-    /// Moves the item at `from` before the item that is at `to` now, or to the end.
-    pub(in crate::graph) fn move_item(&mut self, list: &CutList, from: usize, to: usize) {
-        let own = list.own(self.text, from);
-        let mut text = self.text[own].to_owned();
-        if list.col().is_some() && !text.ends_with('\n') {
-            text.push_str(self.newline);
-        }
-        let items = self.items_mut(list.node);
-        let item = items.remove(from);
-        items.insert(if to > from { to - 1 } else { to }, item);
-        self.cut_out(list, |index| index == from);
-        self.put_items(list, to, &[text]);
-    }
-
-    /// Replaces the bytes of an item and the comments above it.
-    pub(in crate::graph) fn replace_item(&mut self, list: &CutList, index: usize, with: String) {
-        self.items_mut(list.node)[index] = Wanted::Any;
-        let own = list.own(self.text, index);
-        self.replace(own, with);
     }
 }

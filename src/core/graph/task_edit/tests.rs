@@ -118,10 +118,10 @@ fn new_tasks_follow_the_style_of_their_neighbors() {
     let text = "tasks:\n- id: a\n- id: b";
     assert_eq!(at(text, TaskPlace::Last), format!("{text}\n{}", block.trim_end()));
     assert_eq!(
-        at("tasks:\n# c\n- id: a\n", TaskPlace::First),
+        at("tasks:\n# c\n- id: a\n", TaskPlace::Before(id("a"))),
         format!("tasks:\n{block}# c\n- id: a\n")
     );
-    let found = at(BLOCK, TaskPlace::After(id("a")));
+    let found = at(BLOCK, TaskPlace::Before(id("b")));
     assert!(found.contains("tags: [x, y]\n\n  - id: x1\n"), "{found}");
     let found = at(BLOCK, TaskPlace::Last);
     assert!(found.contains("- {id: x2, depends_on: [x1]}\n# the end\n"), "{found}");
@@ -167,7 +167,8 @@ fn fields_are_set_in_place() {
             .map(|(key, value)| ((*key).to_owned(), (!value.is_null()).then(|| value.clone())))
             .collect();
         move |text: &str, name: &str| {
-            set_fields(text, &id(name), &fields).unwrap_or_else(|why| panic!("{why}: {fields:?}"))
+            set_fields_of(text, &[(id(name), fields.clone())])
+                .unwrap_or_else(|why| panic!("{why}: {fields:?}"))
         }
     };
     let swap = |old: &str, new: &str| {
@@ -241,69 +242,15 @@ fn dependencies_follow_the_shape_of_the_file() {
 }
 
 #[test]
-fn a_moved_task_keeps_its_text() {
-    for text in shapes() {
-        for (place, order) in [
-            (TaskPlace::First, ["c", "a", "b"]),
-            (TaskPlace::Last, ["a", "b", "c"]),
-            (TaskPlace::Before(id("b")), ["a", "c", "b"]),
-            (TaskPlace::After(id("a")), ["a", "c", "b"]),
-        ] {
-            let found = move_to(&text, &id("c"), &place).unwrap();
-            assert_eq!(ids(&graph(&found)), order, "{found}");
-            let back = move_to(&found, &id("c"), &TaskPlace::Last).unwrap();
-            assert_eq!(ids(&graph(&back)), ["a", "b", "c"], "{back}");
-        }
-    }
-    let found = move_to(BLOCK, &id("b"), &TaskPlace::First).unwrap();
-    assert!(found.contains("tasks:\n  # About b.\n  - id: b\n"), "{found}");
-    assert!(found.contains("verify: make\n\n  # The first.\n  - id: a\n"), "{found}");
-}
-
-#[test]
-fn the_piece_of_a_task_can_be_edited_as_text() {
-    for text in shapes() {
-        for name in ["a", "b", "c"] {
-            let own = piece(&text, &id(name)).unwrap();
-            assert!(own.starts_with(['-', '{', '#']) && !own.contains('\r'), "{own:?}");
-            assert_eq!(replace_piece(&text, &id(name), &own).unwrap(), text);
-        }
-    }
-    assert_eq!(piece(BLOCK, &id("b")).unwrap().lines().next(), Some("# About b."));
-    let new = "# why\n- id: b\n  title: |\n    x\n\n    y\n";
-    let found = replace_piece(BLOCK, &id("b"), new).unwrap();
-    assert!(
-        found.contains("  # why\n  - id: b\n    title: |\n      x\n\n      y\n  - {id: c"),
-        "{found}"
-    );
-    for bad in ["", "- id: x\n", "- id: b\n- id: d\n", "x", "- id: b\nmeta: 1\n", "id: b\n"] {
-        // What is not YAML is left to the reader of the whole text.
-        let found = replace_piece(BLOCK, &id("b"), bad);
-        assert!(found.is_err() || Document::parse(&found.unwrap()).is_err(), "{bad:?}");
-    }
-}
-
-#[test]
-fn differences_are_named_by_task_and_field() {
-    let told = |after: &str| -> Vec<String> {
-        differences(BLOCK, after, &[])
-            .iter()
-            .map(|one| format!("{} {:?} {:?} {}", one.id, one.old, one.new, one.fields.join(",")))
-            .collect()
-    };
+fn edited_and_removed_tasks_are_found() {
+    let edited = |after: &str| edited_tasks(BLOCK, after);
     let edges = format!("{BLOCK}edges: [{{from: a, to: c}}]\n");
-    assert_eq!(told(&edges), ["c Some(Pending) Some(Pending) depends_on"]);
-    let titled = set_fields(BLOCK, &id("c"), &[("title".to_owned(), Some(json!("x")))]).unwrap();
-    assert_eq!(told(&titled), ["c Some(Pending) Some(Pending) title"]);
-    assert_eq!(told(&remove(BLOCK, &[id("b")]).unwrap()), ["b Some(Pending) None "]);
-    let moved = move_to(BLOCK, &id("c"), &TaskPlace::First).unwrap();
-    assert_eq!(told(&moved), ["c Some(Pending) Some(Pending) place"]);
-    let swapped = move_to(BLOCK, &id("c"), &TaskPlace::Before(id("b"))).unwrap();
-    for name in ["b", "c"] {
-        assert_eq!(differences(BLOCK, &swapped, &[id(name)])[0].id, id(name));
-    }
-    let added = insert(BLOCK, &[new("x", &[("status", json!("done"))], &[])], &TaskPlace::First);
-    assert_eq!(told(&added.unwrap()), ["x None Some(Complete) "]);
+    assert_eq!(edited(&edges), [id("c")]);
+    assert_eq!(edited(&BLOCK.replace("title: C", "title: D")), [id("c")]);
+    assert_eq!(edited(&BLOCK.replace("title: C", "title: C, status: done")), []);
+    let removed = remove(BLOCK, &[id("b")]).unwrap();
+    assert_eq!(edited(&removed), []);
+    assert_eq!(removed_tasks(BLOCK, &removed), [id("b")]);
 }
 
 #[test]
@@ -316,8 +263,6 @@ fn every_task_of_a_real_graph_can_be_edited() {
         let before = graph(text);
         for task in before.tasks() {
             let number = before.number(&task.id).unwrap();
-            let own = piece(text, &task.id).unwrap();
-            assert_eq!(replace_piece(text, &task.id, &own).unwrap(), text);
             let fields = [
                 ("title", json!("N: x")),
                 ("description", json!("a\nb")),
@@ -326,7 +271,7 @@ fn every_task_of_a_real_graph_can_be_edited() {
                 ("priority", json!(1)),
             ];
             let fields = fields.map(|(key, value)| (key.to_owned(), Some(value)));
-            let found = set_fields(text, &task.id, &fields).unwrap();
+            let found = set_fields_of(text, &[(task.id.clone(), fields.to_vec())]).unwrap();
             let after = graph(&found);
             assert_eq!(after.task(number).description.as_deref(), Some("a\nb"), "{found}");
             assert_eq!(
@@ -335,11 +280,6 @@ fn every_task_of_a_real_graph_can_be_edited() {
             );
             let comments = |text: &str| text.matches(" #").count();
             assert_eq!(comments(&found), comments(text), "{found}");
-            for place in [TaskPlace::First, TaskPlace::Last] {
-                let found = move_to(text, &task.id, &place).unwrap();
-                assert_eq!(graph(&found).tasks().len(), before.tasks().len());
-                assert_eq!(comments(&found), comments(text), "{found}");
-            }
             let links: Vec<Relink> = before
                 .dependents(number)
                 .map(|other| Relink {
@@ -374,14 +314,14 @@ proptest! {
         shape in 0..22_usize,
         title in "[a-z:#'\"\\-\\[{ \\n\\t\u{7}é]{0,12}",
         description in "[a-z# \\-\\n]{0,30}",
-        place in 0..4_usize,
+        is_last in any::<bool>(),
         on in any::<bool>(),
     ) {
         let text = &shapes()[shape];
         let title = format!("t{title}");
         let fields = [("title", json!(title)), ("description", json!(description))];
         let task = new("n", &fields, if on { &["c"] } else { &[] });
-        let place = [TaskPlace::First, TaskPlace::Last, TaskPlace::Before(id("b")), TaskPlace::After(id("a"))][place].clone();
+        let place = if is_last { TaskPlace::Last } else { TaskPlace::Before(id("b")) };
         let found = insert(text, &[task], &place).unwrap();
         let read = graph(&found);
         let number = read.number(&id("n")).unwrap();
@@ -390,7 +330,7 @@ proptest! {
         prop_assert_eq!(needs(&read, "n"), if on { vec!["c".to_owned()] } else { Vec::new() });
         let gone = remove(&found, &[id("n")]).unwrap();
         prop_assert_eq!(ids(&graph(&gone)), ["a", "b", "c"]);
-        if !text.contains("edges: []") && !text.contains("\"edges\": []") && place != TaskPlace::First {
+        if !text.contains("edges: []") && !text.contains("\"edges\": []") {
             // A literal block at the end needs the last line break.
             prop_assert_eq!(gone.trim_end(), text.trim_end());
         }
@@ -400,21 +340,16 @@ proptest! {
     fn an_insertion_is_taken_back_without_later_changes(
         shape in 0..22_usize,
         title in "[a-z:#'-]{1,9}",
-        place in 0..4_usize,
+        is_last in any::<bool>(),
         on in any::<bool>(),
         later in any::<bool>(),
     ) {
         let before = &shapes()[shape];
-        let places = [
-            TaskPlace::First,
-            TaskPlace::Last,
-            TaskPlace::Before(id("b")),
-            TaskPlace::After(id("a")),
-        ];
+        let place = if is_last { TaskPlace::Last } else { TaskPlace::Before(id("b")) };
         let task = new("x", &[("title", json!(format!("t{title}")))], if on { &["c"] } else { &[] });
-        let after = insert(before, &[task], &places[place]).unwrap();
+        let after = insert(before, &[task], &place).unwrap();
         let change = [("story".to_owned(), Some(json!("s")))];
-        let change = |text: &str| set_fields(text, &id("b"), &change).unwrap();
+        let change = |text: &str| set_fields_of(text, &[(id("b"), change.to_vec())]).unwrap();
         let ours = if later { change(&after) } else { after.clone() };
         let found = merge(Texts { base: &after, ours: &ours, theirs: before }).unwrap();
         prop_assert_eq!(found.conflicts, []);
