@@ -245,7 +245,7 @@ defaults:
     insta::assert_snapshot!(trial.run(["check"]).whole(), @r"
     exit code 65
     --- stderr ---
-    error: the pattern `docs/[a` has a `[` that is not closed
+    error: the pattern `docs/[a` is not valid: unclosed character class; missing ']'
      --> task-graph.yaml:3:23
       |
     3 |     touches: [src/**, 'docs/[a']
