@@ -5,6 +5,7 @@
 
 pub mod attempt_log;
 mod active;
+mod effect;
 mod run_history;
 mod sample;
 mod task_history;
@@ -28,13 +29,13 @@ use crate::{
         filter::Filter,
         task::{Status, TaskId},
     },
-    notification_kind::NotificationKind,
     spend::{DAY, Spend},
     verdict::{Merge, Verdict},
 };
 pub use active::AgentCooldown;
 pub use active::{ActiveAttempt, ActiveAttempts};
 pub use attempt_log::StoredResult;
+pub use effect::Effect;
 use run_history::KEPT_RUNS;
 pub use run_history::{CheckCount, LandedWork, PastRun, RunHistory, Waiting};
 pub use sample::UnreachableExecutor;
@@ -116,46 +117,6 @@ pub struct OpenChild {
     pub since: DateTime<Utc>,
     /// The child agent.
     pub child: ChildAgent,
-}
-
-/// What follows from an event. The defaults are those of an event that changes nothing.
-pub trait Effect {
-    /// Changes the history.
-    fn apply(&self, _record: &Record, _history: &mut History) {}
-
-    /// The kind of notification that it sends, if it sends one.
-    fn notification(&self) -> Option<NotificationKind> {
-        None
-    }
-
-    /// Whether its line must survive a power cut, because the rest follows from it.
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    /// Whether a person said it once, outside of a run. The journal may be rotated before the next
-    /// run saves what follows from it.
-    fn is_said_once(&self) -> bool {
-        false
-    }
-}
-
-impl Event {
-    /// What follows from it.
-    pub fn effect(&self) -> &dyn Effect {
-        match self {
-            Event::Ended(event) => event,
-            Event::Run(event) => event,
-            Event::Request(event) => event,
-            Event::Attempt(event) => event,
-            Event::Check(event) => event,
-            Event::Child(event) => event,
-            Event::Executor(event) => event,
-            Event::Landing(event) => event,
-            Event::Graph(event) => event,
-            Event::Schedule(event) => event,
-        }
-    }
 }
 
 impl History {

@@ -2,25 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    record::Record,
-    side_agent::{CalibrationCall, CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait},
-};
+use super::side_agent::{CalibrationCall, CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait};
 use crate::{
     agents::{
         provider_error::ProviderError,
         reset::NearLimit,
         transcript::{Format, Usage},
     },
-    attempt::AttemptState,
     commit_id::CommitId,
     default_value::is_default,
     executor::Placement,
-    history::{Effect, History},
-    notification_kind::NotificationKind,
     outcome::Outcome,
     proof::Proof,
-    spend::Spend,
     verdict::CheckResult,
 };
 
@@ -191,83 +184,6 @@ impl AttemptEvent {
     }
 }
 
-impl Effect for AttemptEvent {
-    fn apply(&self, record: &Record, history: &mut History) {
-        match self {
-            AttemptEvent::Started { .. } => history.start(record, self),
-            AttemptEvent::AgentChanged(change) => history.run.agent_change = Some(change.clone()),
-            AttemptEvent::AgentStarted { placement, .. } => {
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.state = AttemptState::Running;
-                    active.has_agent = true;
-                    active.placement.clone_from(placement);
-                });
-            }
-            AttemptEvent::AgentContinued { lack, .. } => {
-                history.active.go_on(record.task_id.as_ref(), lack);
-            }
-            AttemptEvent::AgentEnded(end) => {
-                let spend = Spend::of(&end.usage, &end.outcome, end.duration_seconds);
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.spent = Some((record.timestamp, spend));
-                    // An earlier run had queued it; now it is judged again.
-                    if active.state.is_queued() {
-                        active.state = AttemptState::Verifying;
-                    }
-                });
-            }
-            AttemptEvent::LimitNear { agent, limit, .. } => {
-                history.near_limits.insert(agent.clone(), *limit);
-            }
-            AttemptEvent::LimitEased { agent, .. } => drop(history.near_limits.remove(agent)),
-            AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
-            AttemptEvent::Diagnosing { attempt, by, .. } => {
-                history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);
-            }
-            AttemptEvent::Diagnosed(end) => history.end_diagnosis(record, end),
-            AttemptEvent::CandidateStarted { number, slot, .. } => {
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.candidates.push((*number, slot.clone()));
-                });
-            }
-            AttemptEvent::CandidateEnded(end) => {
-                let spend = end.spend();
-                history.add_call(record, &spend, &end.usage);
-                history.with(record.task_id.as_ref(), |past| past.spend = past.spend.plus(&spend));
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.candidates.retain(|(number, _)| *number != end.candidate.number);
-                });
-            }
-            // They have ended with the run before.
-            AttemptEvent::Recovered { .. } => {
-                history.active.with(record.task_id.as_ref(), |active| active.candidates.clear());
-            }
-            AttemptEvent::DoneRemoved { .. }
-            | AttemptEvent::WorkRestored { .. }
-            | AttemptEvent::Terminating { .. }
-            | AttemptEvent::Parked { .. }
-            | AttemptEvent::RecordDamaged { .. }
-            | AttemptEvent::CheckoutRestored(_)
-            | AttemptEvent::SlotKept { .. } => {}
-        }
-    }
-
-    fn notification(&self) -> Option<NotificationKind> {
-        if let AttemptEvent::Parked { .. } = self {
-            return Some(NotificationKind::Parked);
-        }
-        if let AttemptEvent::Diagnosed(end) = self {
-            return end.diagnosis.question().map(|_| NotificationKind::NeedsInput);
-        }
-        matches!(self, AttemptEvent::Recovered { .. }).then_some(NotificationKind::Recovered)
-    }
-
-    fn is_durable(&self) -> bool {
-        // What was paid for is not paid again.
-        matches!(self, AttemptEvent::Diagnosing { .. } | AttemptEvent::Diagnosed(_))
-    }
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_text(format: &Format) -> bool {
     *format == Format::Text
@@ -397,77 +313,4 @@ pub enum CheckEvent {
         #[serde(flatten)]
         proof: Proof,
     },
-}
-
-impl Effect for CheckEvent {
-    fn apply(&self, record: &Record, history: &mut History) {
-        let at = record.timestamp;
-        match self {
-            CheckEvent::Proved { proof, .. } => history.with(record.task_id.as_ref(), |past| {
-                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
-            }),
-            CheckEvent::Verified(check) | CheckEvent::VerifyFailed(check) => {
-                history.run.checks.entry(check.command.clone()).or_default().runs += 1;
-            }
-            CheckEvent::Flaky(check) => {
-                history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
-            }
-            CheckEvent::Repairing { why, .. } => {
-                history.run.repair.clone_from(&record.task_id);
-                let broken = &mut history.run.baseline_broken;
-                *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
-            }
-            CheckEvent::WorkReviewed(end) => {
-                history.add_call(record, &end.spend(), &end.usage);
-                history.apply_review_error(at, end);
-            }
-            CheckEvent::Calibrated(call) => history.add_cost(at, call.usage.cost_usd),
-            CheckEvent::SettingUp { .. }
-            | CheckEvent::Verifying { .. }
-            | CheckEvent::AlreadyPasses { .. }
-            | CheckEvent::VerifyRepeated(_)
-            | CheckEvent::VerifyPostponed { .. }
-            | CheckEvent::Reviewing { .. }
-            | CheckEvent::ReviewWaits(_) => {}
-        }
-        history.active.with(record.task_id.as_ref(), |active| {
-            active.review_wait = None;
-            let state = match self {
-                CheckEvent::SettingUp { command, .. } => {
-                    active.command = Some(command.clone());
-                    AttemptState::SettingUp
-                }
-                CheckEvent::Verifying { baseline, command, .. } => {
-                    (active.no_contact_since, active.command) = (None, Some(command.clone()));
-                    if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
-                }
-                CheckEvent::Reviewing { slot, .. } => {
-                    active.review_slot.clone_from(slot);
-                    AttemptState::Reviewing
-                }
-                CheckEvent::ReviewWaits(wait) => {
-                    active.review_wait = Some(wait.clone());
-                    AttemptState::Reviewing
-                }
-                CheckEvent::WorkReviewed(end) => {
-                    active.review_slot = None;
-                    if end.candidate.is_none() {
-                        active.review = Some(Box::new(end.review.clone()));
-                    }
-                    AttemptState::Verifying
-                }
-                CheckEvent::AlreadyPasses { .. }
-                | CheckEvent::Verified(_)
-                | CheckEvent::VerifyFailed(_)
-                | CheckEvent::VerifyRepeated(_)
-                | CheckEvent::Flaky(_)
-                | CheckEvent::Repairing { .. }
-                | CheckEvent::VerifyPostponed { .. }
-                | CheckEvent::Calibrated(_)
-                | CheckEvent::Proved { .. } => return,
-            };
-            // The journal records the checks of a trial under the first task of the batch.
-            active.state = if active.state.is_queued() { AttemptState::Landing } else { state };
-        });
-    }
 }

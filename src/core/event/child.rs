@@ -2,12 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
-use crate::{
-    attempt::AttemptState,
-    history::{Effect, History},
-};
-
 /// Processes that an agent started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,23 +29,6 @@ pub enum ChildEvent {
         /// Whether they are killed or left running.
         on_orphans: Orphans,
     },
-}
-
-impl Effect for ChildEvent {
-    fn apply(&self, record: &Record, history: &mut History) {
-        let id = record.task_id.as_ref();
-        match self {
-            ChildEvent::ChildStarted(child) => history.open_child(record, child),
-            ChildEvent::ChildEnded(end) => history.children.retain(|open| open.child != end.child),
-            ChildEvent::WaitingForChildren(_) => {
-                history.active.set_state(id, AttemptState::WaitingForChildren);
-            }
-            ChildEvent::ChildrenEnded { .. } | ChildEvent::ChildrenOverdue { .. } => {
-                history.active.set_state(id, AttemptState::Running);
-            }
-            ChildEvent::ChildStopRequested(_) => {}
-        }
-    }
 }
 
 /// The handling of processes that outlast the wait for them.

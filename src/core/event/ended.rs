@@ -4,12 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::record::Record;
 use crate::{
     agents::transcript::Usage,
     candidate::CandidateChoice,
-    history::{Effect, History},
-    notification_kind::NotificationKind,
     spend::Spend,
     verdict::{Evidence, Outcome, Verdict},
 };
@@ -140,7 +137,7 @@ impl AttemptResult {
     }
 
     /// The action of its line.
-    fn action(&self) -> &'static str {
+    pub(crate) fn action(&self) -> &'static str {
         match self.verdict {
             Verdict::Complete => "completed",
             Verdict::NeedsInput => "needs_input",
@@ -168,26 +165,5 @@ impl AttemptResult {
             // Its work did not land, but it is not over for the task, and nobody is told.
             Verdict::Conflict | Verdict::Rejected => "failed",
         }
-    }
-}
-
-impl Effect for AttemptResult {
-    fn apply(&self, record: &Record, history: &mut History) {
-        history.close(record, self);
-    }
-
-    fn notification(&self) -> Option<NotificationKind> {
-        match self.action() {
-            "completed" => Some(NotificationKind::Completed),
-            "failed" if self.verdict.counts() => Some(NotificationKind::Failed),
-            "needs_input" => Some(NotificationKind::NeedsInput),
-            "rate_limited" => Some(NotificationKind::Limit),
-            "denied" => Some(NotificationKind::Denied),
-            _ => None,
-        }
-    }
-
-    fn is_durable(&self) -> bool {
-        true
     }
 }

@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
 use crate::{
     agents::transcript::Usage,
     graph::task::{Status, TaskId},
-    history::{Effect, History},
     outcome::Outcome,
     spend::Spend,
 };
@@ -71,23 +69,6 @@ pub enum GraphEvent {
     },
     /// An agent was called by `ralph draft`, and ended.
     Drafted(DraftCall),
-}
-
-impl Effect for GraphEvent {
-    fn apply(&self, record: &Record, history: &mut History) {
-        match self {
-            GraphEvent::StatusChanged { new, cause, reason, .. } => {
-                history.set_status(record.task_id.as_ref(), *new, *cause, reason.as_deref());
-            }
-            GraphEvent::Drafted(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
-            GraphEvent::GraphLoaded { .. }
-            | GraphEvent::GraphRejected { .. }
-            | GraphEvent::UncommittedFound { .. }
-            | GraphEvent::SettingsLoaded { .. }
-            | GraphEvent::SettingsRejected { .. }
-            | GraphEvent::GraphGuarded { .. } => {}
-        }
-    }
 }
 
 /// The reason why the status of a task changed.

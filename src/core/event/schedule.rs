@@ -5,14 +5,8 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, record::Record};
-use crate::{
-    default_value::is_default,
-    history::{Effect, History},
-    notification_kind::NotificationKind,
-    variants,
-    verdict::CheckResult,
-};
+use super::Identity;
+use crate::{default_value::is_default, variants, verdict::CheckResult};
 
 /// `ralph schedule`, and the commands that `ralph` calls around a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,30 +31,6 @@ pub enum ScheduleEvent {
     HookFailed(HookFailed),
     /// A notification failed. Recorded once per target.
     NotifyFailed(NotifyFailed),
-}
-
-impl Effect for ScheduleEvent {
-    fn apply(&self, record: &Record, history: &mut History) {
-        let at = record.timestamp;
-        match self {
-            ScheduleEvent::Slept(slept) => history.sleep(slept, at),
-            ScheduleEvent::Woken(_) => history.wake(at, true),
-            ScheduleEvent::WakeSkipped(_) => history.wake(at, false),
-            ScheduleEvent::ScheduleEnded { signal, .. } => {
-                // A service manager sends SIGTERM before a restart or a shutdown, and the schedule
-                // continues after that. Any other signal ends the schedule.
-                if signal.as_deref() != Some("SIGTERM") {
-                    history.schedule = None;
-                }
-            }
-            ScheduleEvent::HookFailed(_) | ScheduleEvent::NotifyFailed(_) => {}
-        }
-    }
-
-    fn notification(&self) -> Option<NotificationKind> {
-        let failed = matches!(self, ScheduleEvent::HookFailed(_));
-        failed.then_some(NotificationKind::HookFailed)
-    }
 }
 
 /// The trigger of a wake.

@@ -1,0 +1,23 @@
+//! What follows from the events of `event::graph`.
+
+use crate::{
+    event::{GraphEvent, record::Record},
+    history::{Effect, History},
+};
+
+impl Effect for GraphEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        match self {
+            GraphEvent::StatusChanged { new, cause, reason, .. } => {
+                history.set_status(record.task_id.as_ref(), *new, *cause, reason.as_deref());
+            }
+            GraphEvent::Drafted(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
+            GraphEvent::GraphLoaded { .. }
+            | GraphEvent::GraphRejected { .. }
+            | GraphEvent::UncommittedFound { .. }
+            | GraphEvent::SettingsLoaded { .. }
+            | GraphEvent::SettingsRejected { .. }
+            | GraphEvent::GraphGuarded { .. } => {}
+        }
+    }
+}
