@@ -8,7 +8,6 @@ use clap_complete::ArgValueCandidates;
 use super::{complete, setup::DEFAULT_PORT_TEXT};
 use crate::{
     core::{agents::promise::Pattern, duration, graph::task::TaskId},
-    view::picture::FoldKinds,
 };
 
 /// The selection of tasks.
@@ -237,10 +236,6 @@ pub struct GraphArgs {
     /// Also draw what is complete or cancelled, in text
     #[arg(long)]
     pub all: bool,
-    /// In `svg` and `json`, draw several tasks as one box: `chains`, `complete`, `story`,
-    /// `milestone`, several with commas, or `none`
-    #[arg(long, value_name = "WHAT")]
-    pub fold: Option<FoldKinds>,
     /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,
@@ -257,8 +252,6 @@ pub enum PictureFormat {
     Mermaid,
     /// JSON, for programs
     Json,
-    /// An SVG image, for light and dark pages
-    Svg,
 }
 
 pub(super) fn money(text: &str) -> Result<f64, String> {

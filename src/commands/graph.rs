@@ -12,7 +12,7 @@ use crate::{
     adapters::terminal::{self, Style},
     cli::{GraphArgs, PictureFormat},
     core::{
-        exit::{Exit, fail},
+        exit::Exit,
         graph::filter::Filter,
         select::Policy,
     },
@@ -32,20 +32,13 @@ const IDS: usize = 40;
 /// # Errors
 /// No repository; an invalid graph; a filter that matches nothing.
 pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
-    let has_boxes = matches!(options.format, PictureFormat::Json | PictureFormat::Svg);
-    if options.fold.is_some() && !has_boxes {
-        return fail(Exit::Usage, "`--fold` needs `--format svg` or `json`");
-    }
     let workspace = invocation.workspace()?;
     let picture = picture(&workspace, filter(options.which), Utc::now())?;
-    let folding = options.fold.clone().unwrap_or_default();
     success(&match options.format {
         PictureFormat::Text => text(&picture, options.all),
         PictureFormat::Dot => picture.dot(),
         PictureFormat::Mermaid => picture.mermaid(),
-        PictureFormat::Json if options.fold.is_none() => terminal::json(&picture),
-        PictureFormat::Json => terminal::json(&picture.with_layout(&folding)),
-        PictureFormat::Svg => picture.svg(&folding),
+        PictureFormat::Json => terminal::json(&picture),
     })
 }
 

@@ -26,7 +26,7 @@ use crate::{
     },
     report::metrics::{self, MetricsFacts},
     view::{
-        lines::counted, log::JournalLog, picture::FoldKinds, spend::TokensView, state::TaskCounts,
+        lines::counted, log::JournalLog, spend::TokensView, state::TaskCounts,
         timeline::TimelineFold, transcript::ShownPaths,
     },
 };
@@ -46,23 +46,14 @@ pub(super) struct PageData {
 }
 
 /// What is drawn of the graph.
+#[derive(Default)]
 pub(super) struct DrawnGraph<'a> {
-    /// The kinds of tasks that share a box.
-    pub(super) fold: &'a str,
-    /// The names of boxes that are opened, separated by `|`.
-    pub(super) open: Option<&'a str>,
     /// Whether tasks that are over are left out.
     pub(super) hides_complete: bool,
     /// Only what is near this task.
     pub(super) around: Option<&'a str>,
     /// How many levels up and down are near.
     pub(super) levels: usize,
-}
-
-impl Default for DrawnGraph<'_> {
-    fn default() -> Self {
-        DrawnGraph { fold: "none", open: None, hides_complete: false, around: None, levels: 2 }
-    }
 }
 
 impl PageData {
@@ -127,18 +118,13 @@ impl PageData {
         value(&status::read_report(&self.invocation, number, self.now)?)
     }
 
-    /// The graph as a picture, with a layout if it is drawn; lists need none, and that of a large graph
-    /// takes long.
+    /// The graph as a picture, with a layout if it is drawn; lists need none.
     ///
     /// # Errors
-    /// An unknown word in what to fold, or an unknown task; an invalid graph; errors of the disk.
+    /// An unknown task; an invalid graph; errors of the disk.
     pub(super) fn graph(&self, drawn: Option<DrawnGraph<'_>>) -> Result<Value> {
         let picture = graph::picture(&self.workspace, Filter::default(), self.now)?;
         let Some(drawn) = drawn else { return value(&picture) };
-        let folding = drawn.fold.parse::<FoldKinds>();
-        let folding = folding.map_err(|error| Failure::new(Exit::Usage, error))?;
-        let open = drawn.open.unwrap_or_default().split('|').map(str::to_owned);
-        let folding = folding.opened(open.filter(|it| !it.is_empty()));
         let part = match drawn.around {
             Some(id) => {
                 let part = picture.around(id, drawn.levels);
@@ -147,7 +133,7 @@ impl PageData {
             None if drawn.hides_complete => picture.folded().0,
             None => picture,
         };
-        value(&part.with_layout(&folding))
+        value(&part.with_layout())
     }
 
     /// What waits for a review.

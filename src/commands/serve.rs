@@ -254,10 +254,10 @@ fn answered(value: Result<String>) -> HttpReply {
 
 /// What is to be drawn of the graph; none for a list.
 fn drawn(request: &HttpRequest) -> Result<Option<DrawnGraph<'_>>> {
-    let Some(fold) = request.query("fold") else { return Ok(None) };
+    if request.query("draw").is_none() {
+        return Ok(None);
+    }
     Ok(Some(DrawnGraph {
-        fold,
-        open: request.query("open"),
         hides_complete: request.query("hide") == Some("complete"),
         around: request.query("around"),
         levels: number(request, "levels")?.unwrap_or(2),

@@ -156,7 +156,7 @@ fn connected(sizes: &[BoxSize], lines: &[(usize, usize)]) -> Vec<Part> {
 }
 
 /// A number for each of `count` things that is the same for those that lines connect.
-pub fn roots(count: usize, lines: &[(usize, usize)]) -> Vec<usize> {
+fn roots(count: usize, lines: &[(usize, usize)]) -> Vec<usize> {
     let mut parents: Vec<usize> = (0..count).collect();
     for (from, to) in lines {
         let (from, to) = (root(&mut parents, *from), root(&mut parents, *to));

@@ -31,6 +31,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Command, "spawn", "start child processes directly; a run waits for them and ends them"),
     (Command, "notify", "`ralph doctor` tries the commands of the setting `notify`"),
     (Flag, "review --calibrate", "nothing replaces it; `ralph review` shows what landed"),
+    (Flag, "graph --fold", "`--story`, `--milestone` and `--tag` draw a part of the graph"),
     (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),
     (Setting, "candidates", "`escalate` gives the next attempt to a stronger agent"),
     (Setting, "diagnose_by", "`ralph status` shows parked tasks; an agent may add tasks itself"),

@@ -1,9 +1,7 @@
 //! The graph as a picture: its tasks with their states, and the dependencies between them.
 
 mod drawing;
-mod folding;
 mod formats;
-mod svg;
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +21,6 @@ use crate::core::{
 };
 
 pub use drawing::{PictureBox, PictureLayout, PictureLine};
-pub use folding::{BoxKind, FoldKind, FoldKinds, FoldedBox, FoldedGraph};
 pub use formats::TreeLine;
 
 /// The tasks and dependencies of a graph.
@@ -39,7 +36,7 @@ pub struct GraphPicture {
     pub nodes: Vec<PictureNode>,
     /// The dependencies.
     pub edges: Vec<PictureEdge>,
-    /// What is drawn and where, if it was asked for.
+    /// What is drawn and where, if it was asked for and the picture is not too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<PictureLayout>,
 }
@@ -188,5 +185,26 @@ fn edge_state(from: StateKind) -> EdgeState {
         StateMark::Done => EdgeState::Satisfied,
         StateMark::Running | StateMark::Ready | StateMark::Waiting => EdgeState::Pending,
         StateMark::Cancelled | StateMark::Stuck => EdgeState::Dead,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::formats::tests::picture;
+    use crate::core::samples::graph;
+
+    #[test]
+    fn what_is_near_a_task_are_its_levels_up_and_down() {
+        // 0 -> 1 -> 2 -> 3 -> 4, and 5 -> 2, 1 -> 6.
+        let picture = picture(&graph(7, &[(0, 1), (1, 2), (2, 3), (3, 4), (5, 2), (1, 6)]));
+        let near = |levels| {
+            let near = picture.around("t2", levels).unwrap();
+            near.nodes.iter().map(|node| node.id.to_string()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(near(1).into_iter().collect::<Vec<_>>(), ["t1", "t2", "t3", "t5"]);
+        assert_eq!(near(2).into_iter().collect::<Vec<_>>(), ["t0", "t1", "t2", "t3", "t4", "t5"]);
+        assert_eq!(picture.around("t9", 1), None);
     }
 }

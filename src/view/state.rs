@@ -118,13 +118,8 @@ pub struct MarkLook {
     pub words: &'static str,
     /// The character that stands for it in a text.
     pub sign: char,
-    /// Its sign in a picture, drawn around the middle, and whether that is filled.
-    pub path: (&'static str, bool),
-    /// The fill, and the color of border and sign, on a light page. A text has at least a contrast
-    /// of 4.5 to the fill.
-    pub light: [&'static str; 2],
-    /// The same on a dark page.
-    pub dark: [&'static str; 2],
+    /// The color of its box in a picture. Dark text on it has at least a contrast of 4.5.
+    pub fill: &'static str,
 }
 
 const LOOKS: [MarkLook; 6] = [
@@ -133,54 +128,42 @@ const LOOKS: [MarkLook; 6] = [
         name: "stuck",
         words: "needs a person",
         sign: '!',
-        path: ("M-1.3,-6H1.3V1.5H-1.3ZM-1.3,3.5H1.3V6H-1.3Z", true),
-        light: ["#ffd9d2", "#b3261e"],
-        dark: ["#4a1a16", "#ff8a7d"],
+        fill: "#ffd9d2",
     },
     MarkLook {
         mark: StateMark::Running,
         name: "running",
         words: "in progress",
         sign: '▶',
-        path: ("M-4,-5L5,0L-4,5Z", true),
-        light: ["#cfe3ff", "#1f5fbf"],
-        dark: ["#142c4f", "#6ea8ff"],
+        fill: "#cfe3ff",
     },
     MarkLook {
         mark: StateMark::Ready,
         name: "ready",
         words: "ready",
         sign: '○',
-        path: ("M5,0A5,5 0 1 1 -5,0A5,5 0 1 1 5,0Z", false),
-        light: ["#ffffff", "#444444"],
-        dark: ["#23272e", "#c8cdd4"],
+        fill: "#ffffff",
     },
     MarkLook {
         mark: StateMark::Waiting,
         name: "waiting",
         words: "waiting",
         sign: '·',
-        path: ("M2,0A2,2 0 1 1 -2,0A2,2 0 1 1 2,0Z", true),
-        light: ["#f3f3f3", "#8c8c8c"],
-        dark: ["#1c1f24", "#7a828b"],
+        fill: "#f3f3f3",
     },
     MarkLook {
         mark: StateMark::Cancelled,
         name: "cancelled",
         words: "cancelled",
         sign: '-',
-        path: ("M-5,0H5", false),
-        light: ["#e6e6e6", "#767676"],
-        dark: ["#2a2a2a", "#8c8c8c"],
+        fill: "#e6e6e6",
     },
     MarkLook {
         mark: StateMark::Done,
         name: "done",
         words: "complete",
         sign: '✓',
-        path: ("M-5,0.5L-1.5,4L5,-4", false),
-        light: ["#d3f0d8", "#2e7d4f"],
-        dark: ["#16351f", "#5fbf80"],
+        fill: "#d3f0d8",
     },
 ];
 
@@ -236,11 +219,6 @@ impl StateKind {
 }
 
 impl StateMark {
-    /// How marks are written and drawn, in their order.
-    pub fn looks() -> &'static [MarkLook] {
-        &LOOKS
-    }
-
     /// How it is written and drawn.
     pub fn look(self) -> &'static MarkLook {
         &LOOKS[self as usize]

@@ -43,10 +43,6 @@ for a value that may be missing, `-` for the whole output.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["dag-status", "--json"], "The state of every task."),
     (&["graph", "--format", "json"], "The tasks and dependencies, as a picture shows them."),
-    (
-        &["graph", "--format", "json", "--fold", "chains"],
-        "The same, with the boxes and lines of the image.",
-    ),
     (&["status", "--json"], "The state of the newest run."),
     (&["report", "--json"], "The report of the newest run."),
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),

@@ -33,7 +33,6 @@ mod fetched;
 mod follow_ups;
 mod guardians;
 mod help;
-mod images;
 mod import;
 mod in_place;
 mod init;

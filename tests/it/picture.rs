@@ -1,9 +1,9 @@
 //! `ralph graph`: the picture in the terminal and for other programs.
 
-use std::process::Stdio;
+use std::{fs, process::Stdio};
 
 use crate::{
-    support::TestProject,
+    support::{TestProject, is_page},
     terminal::{bare, on_terminal},
 };
 
@@ -74,4 +74,28 @@ fn other_programs_read_the_picture() {
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), dot.as_bytes()).unwrap();
     let drawn = child.wait_with_output().unwrap();
     assert!(drawn.status.success() && drawn.stdout.starts_with(b"<?xml"));
+}
+
+/// `RALPH_WRITE=1` rewrites it.
+#[test]
+fn the_readme_shows_the_graph_of_the_demo() {
+    let file = |path: &str| {
+        fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let mut graph = file("src/commands/demo.yaml");
+    for (id, status) in [
+        ("outline", "complete"),
+        ("heron", "complete"),
+        ("swift", "complete"),
+        ("style", "blocked"),
+    ] {
+        let line = format!("  - id: {id}\n");
+        assert!(graph.contains(&line), "{id}");
+        graph = graph.replace(&line, &format!("{line}    status: {status}\n"));
+    }
+    let drawn = TestProject::new().graph(&graph).run(["graph", "--format", "mermaid"]).out();
+    let page = file("README.md");
+    let (before, rest) = page.split_once("```mermaid\n").unwrap();
+    let (_, after) = rest.split_once("```\n").unwrap();
+    is_page("README.md", &format!("{before}```mermaid\n{drawn}```\n{after}"));
 }

@@ -1,16 +1,15 @@
-// The view of the graph: boxes and lines, to zoom, pan, search and fold.
+// The view of the graph: boxes and lines, to zoom, pan and search.
 
 import { h, s, page } from "./dom.js";
 import { get, report } from "./data.js";
 import { button, counted, empty, markName, markOf, number, said, shapes, sign, stateOf, taskLink } from "./words.js";
 
-const FOLDS = [["story", "Stories"], ["milestone", "Milestones"], ["complete", "Complete"], ["chains", "Chains"]];
 const SCALES = { least: 0.05, most: 3 };
 // The size of the small map, and the scale below which the whole does not fit and is begun at its left edge.
 const MAP = { width: 180, height: 110 };
 const READABLE = 0.6;
 
-// How the graph is shown: where it is, and what is chosen. What is folded, near and searched is in the address.
+// How the graph is shown: where it is, and what is chosen. What is near and searched is in the address.
 const shown = { x: 0, y: 0, scale: 1, placed: null, chosen: null };
 let current = null;
 
@@ -18,21 +17,20 @@ export const graphView = {
   title: () => "Graph",
   isWide: true,
   async load(route) {
-    const { fold, hide, around, levels, open } = route.query;
-    const words = new URLSearchParams({ fold: fold || "none", ...(hide && { hide }), ...(around && { around, levels: levels ?? 2 }), ...(open && { open }) });
+    const { hide, around, levels } = route.query;
+    const words = new URLSearchParams({ draw: 1, ...(hide && { hide }), ...(around && { around, levels: levels ?? 2 }) });
     return { graph: await get(`graph?${words}`), drawn: String(words) };
   },
   draw({ graph, route, drawn }) {
-    const { layout } = graph;
+    const layout = graph.layout ?? { width: 0, height: 0, boxes: [], lines: [] };
     const { boxes, lines } = layout;
     current = { graph, layout, boxes, lines, drawn, query: (route.query.q ?? "").toLowerCase(), route, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
     return h("div", { class: "graph" },
-      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout, route.query)),
+      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, route.query)),
       near(route.query),
-      layout.folded && h("p", { class: "faint" }, layout.folded),
-      graph.nodes.length ? h("div", { class: "stage-box", key: "stage" }, picture(layout, boxes, lines), map(layout), h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }))
+      !graph.layout ? h("p", { key: "large" }, `${counted(graph.nodes.length, "task")} are too many to draw. Hide what is complete, or choose a task in the `, h("a", { href: "#/task" }, "list"), " and show what is around it.") : graph.nodes.length ? h("div", { class: "stage-box", key: "stage" }, picture(layout, boxes, lines), map(layout), h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }))
         : empty(route.query.hide ? "Nothing is left to do." : "The graph has no task."),
-      legend());
+      graph.layout && legend());
   },
   after(main) {
     const svg = main.querySelector("svg.picture");
@@ -44,13 +42,7 @@ export const graphView = {
   },
 };
 
-function tools(graph, layout, query) {
-  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: !query.hide, chains: true };
-  const folds = new Set((query.fold ?? "").split(",").filter(Boolean));
-  const toggle = (name) => () => {
-    if (!folds.delete(name)) folds.add(name);
-    page.go({ fold: [...folds].join(","), open: "" });
-  };
+function tools(graph, query) {
   const search = function (event) {
     if (event.type === "keydown" && event.key !== "Enter") return;
     if (event.type === "keydown") go(matches()[0]);
@@ -60,23 +52,19 @@ function tools(graph, layout, query) {
   return h("div", { class: "tools" },
     h("input", { type: "search", id: "graph-search", class: "search", "aria-label": "Search the graph", placeholder: "Search", value: query.q ?? "", on: { input: search, keydown: search } }),
     !report && !query.around && done > 0 && button("Hide complete", () => page.go({ hide: query.hide ? "" : "complete" }), { "aria-pressed": String(Boolean(query.hide)) }),
-    !report && h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(folds.has(name)) }))),
-    h("span", { class: "group", role: "group", "aria-label": "Zoom" },
+    graph.layout && h("span", { class: "group", role: "group", "aria-label": "Zoom" },
       button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("+", () => zoom(1.3), { "aria-label": "Zoom in" }),
       button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })),
-    h("span", { class: "faint" }, counted(graph.nodes.length, "task"), layout.boxes.length < graph.nodes.length && ` in ${counted(layout.boxes.length, "box")}`, query.hide && ` (${number(done)} done are hidden)`));
+    h("span", { class: "faint" }, counted(graph.nodes.length, "task"), query.hide && ` (${number(done)} done are hidden)`));
 }
 
 // What of the graph is shown, if it is not the whole, and how to see more or less.
-function near(query) {
-  const { around, levels = "2", open } = query;
-  if (!around && !open) return null;
+function near({ around, levels = "2" }) {
+  if (!around) return null;
   const more = (by) => () => page.go({ levels: Math.max(1, Number(levels) + by) });
-  const opened = (open ?? "").split("|").filter(Boolean);
   return h("p", { class: "near", key: "near" },
-    around && [h("span", null, "Around ", taskLink(around), `, ${counted(Number(levels), "level")} up and down`), button("−", more(-1), { "aria-label": "One level less" }), button("+", more(1), { "aria-label": "One level more" }),
-      button("Whole graph", () => page.go({ around: "", levels: "" }))],
-    opened.map((id) => button(["Close ", h("bdi", null, id)], () => page.go({ open: opened.filter((it) => it !== id).join("|") }), { key: id })));
+    h("span", null, "Around ", taskLink(around), `, ${counted(Number(levels), "level")} up and down`), button("−", more(-1), { "aria-label": "One level less" }), button("+", more(1), { "aria-label": "One level more" }),
+    button("Whole graph", () => page.go({ around: "", levels: "" })));
 }
 
 // All boxes in small, with what of them is in sight; a click moves there.
@@ -90,7 +78,7 @@ function map(layout) {
     shown.y = height / 2 - ((event.clientY - top) / scale) * shown.scale;
     move(view());
   };
-  const dot = (box) => s("rect", { key: box.id, class: `map-box is-${box.mark}`, x: box.x * scale, y: box.y * scale, width: Math.max(1.5, box.width * scale), height: Math.max(1.5, box.height * scale) });
+  const dot = (box) => s("rect", { key: box.id, class: `map-box is-${markOfBox(box)}`, x: box.x * scale, y: box.y * scale, width: Math.max(1.5, box.width * scale), height: Math.max(1.5, box.height * scale) });
   return s("svg", { class: "map", key: "map", "aria-hidden": "true", width: Math.ceil(layout.width * scale), height: Math.ceil(layout.height * scale), "data-scale": scale, on: { click: moved, pointermove: moved } },
     layout.boxes.map(dot), s("rect", { class: "map-view", key: "view" }));
 }
@@ -143,46 +131,26 @@ function fits(text, width, size) {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 
-function nodeOf(box) {
-  return box.tasks.length === 1 && box.kind === "task" ? current.nodes.get(box.tasks[0]) : null;
-}
-
 function markOfBox(box) {
-  const node = nodeOf(box);
-  return node ? markOf(stateOf(node)) : box.mark;
+  return markOf(stateOf(current.nodes.get(box.id)));
 }
 
 function drawBox(box) {
-  const node = nodeOf(box);
+  const node = current.nodes.get(box.id);
   const mark = markOfBox(box);
-  const head = box.label || box.id;
-  const text = node ? (node.title === node.id ? "" : node.title) : box.counts ? `${number(box.counts.done)} of ${number(box.tasks.length)} complete` : counted(box.tasks.length, "task");
-  const state = node ? said(stateOf(node)) : markName(mark);
+  const text = node.title === node.id ? "" : node.title;
   const isFirst = shown.chosen ? shown.chosen === box.id : box === current.boxes[0];
   const isTall = box.height >= 36;
-  const name = [head, text].filter(Boolean).join(": ");
+  const name = [box.id, text].filter(Boolean).join(": ");
   return s("a", {
-    key: box.id, class: `box is-${mark} is-${box.kind}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
-    href: node ? `#/task/${encodeURIComponent(node.id)}` : "#/graph", transform: `translate(${box.x} ${box.y})`,
+    key: box.id, class: `box is-${mark}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
+    href: `#/task/${encodeURIComponent(node.id)}`, transform: `translate(${box.x} ${box.y})`,
   },
-  s("title", null, `${name}, ${state}`),
-  box.kind !== "task" && s("rect", { class: "box-behind", x: 4, y: 4, width: box.width, height: box.height, rx: 8 }),
+  s("title", null, `${name}, ${said(stateOf(node))}`),
   s("rect", { class: "box-shape", width: box.width, height: box.height, rx: 8 }),
   s("g", { class: `sign is-${mark}`, transform: `translate(11 ${isTall ? 8 : box.height / 2 - 8})` }, shapes(mark)),
-  s("text", { class: "box-id", x: 35, y: isTall ? 20.5 : box.height / 2 + 4 }, fits(head, box.width - 43, 7.3)),
-  !node && box.counts && progress(box),
+  s("text", { class: "box-id", x: 35, y: isTall ? 20.5 : box.height / 2 + 4 }, fits(box.id, box.width - 43, 7.3)),
   isTall && text && s("text", { class: "box-title", x: 35, y: 36.5 }, fits(text, box.width - 43, 6.6)));
-}
-
-// How many tasks of a group are in each state, as a bar at its bottom.
-function progress(box) {
-  let at = 12;
-  const room = (box.width - 24) / box.tasks.length;
-  return ["done", "running", "stuck", "ready", "waiting", "cancelled"].filter((mark) => box.counts[mark] > 0).map((mark) => {
-    const part = s("rect", { class: `part is-${mark}`, x: at, y: box.height - 11, width: room * box.counts[mark], height: 5 });
-    at += room * box.counts[mark];
-    return part;
-  });
 }
 
 function isFound(id) {
@@ -191,12 +159,7 @@ function isFound(id) {
 }
 
 function matches() {
-  return current.boxes.filter((box) => box.tasks.some(isFound));
-}
-
-// The tasks of a group, those that a search found first.
-function foundFirst(tasks) {
-  return [...tasks.filter(isFound), ...tasks.filter((id) => !isFound(id))];
+  return current.boxes.filter((box) => isFound(box.id));
 }
 
 // Marks the chosen box, its lines, and what a search found; fills the card.
@@ -221,17 +184,14 @@ function highlight(root) {
 function card(place, box, found) {
   const parts = [];
   if (current.query) parts.push(h("p", { class: "faint" }, found ? `${counted(found, "match")}; Enter goes to the first` : "Nothing matches."));
-  const node = box?.kind === "task" && current.nodes.get(box.tasks[0]);
+  const node = box && current.nodes.get(box.id);
   if (node) {
     const waits = current.graph.edges.filter((edge) => edge.to === node.id && edge.state !== "satisfied");
     const after = current.graph.edges.filter((edge) => edge.from === node.id).length;
     parts.push(h("p", null, sign(markOf(stateOf(node))), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
       h("p", { class: `state is-${markOf(stateOf(node))}` }, said(stateOf(node)), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
       waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`),
-      !report && current.route.query.around !== node.id && h("p", null, button("Show around it", () => page.go({ around: node.id, open: "" }))));
-  } else if (box) {
-    parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`, " ", !report && button("Open here", () => page.go({ open: [current.route.query.open, box.id].filter(Boolean).join("|") }))),
-      h("ul", { class: "inline" }, foundFirst(box.tasks).slice(0, 60).map((id) => h("li", null, sign(markOf(current.nodes.get(id)?.state)), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
+      !report && current.route.query.around !== node.id && h("p", null, button("Show around it", () => page.go({ around: node.id }))));
   }
   place.replaceChildren();
   for (const part of parts) if (part) place.append(part);
@@ -413,9 +373,8 @@ const handlers = {
   },
   click(event) {
     const id = event.target.closest(".box")?.dataset.id;
-    const box = current.boxes.find((it) => it.id === id);
-    // The end of a drag is no click, and a group has no page of its own.
-    if (dragged > 4 || (box && box.kind !== "task")) event.preventDefault();
+    // The end of a drag is no click.
+    if (dragged > 4) event.preventDefault();
     if (dragged <= 4) choose(id ?? null);
   },
   dragstart(event) {

@@ -1,7 +1,7 @@
 // The views of all tasks and of one task: its text, neighbors and attempts with their evidence.
 
 import { h, page } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import { answerBox, retryButton, taskTools } from "./actions.js";
 import { diffs } from "./diff.js";
 import { markdown } from "./markdown.js";
@@ -59,7 +59,7 @@ export const taskView = {
     return h("div", { class: "task", key: task.id },
       h("div", { class: "view-head" },
         h("div", { class: "task-head" },
-          h("p", { class: "crumb" }, h("a", { href: "#/task" }, "Tasks"), " / ", h("bdi", { class: "code" }, task.id)),
+          h("p", { class: "crumb" }, h("a", { href: "#/task" }, "Tasks"), " / ", h("bdi", { class: "code" }, task.id), !report && [" · ", h("a", { href: `#/graph?around=${encodeURIComponent(task.id)}` }, "Graph around it")]),
           h("h1", null, h("bdi", null, task.title)),
           h("p", { class: "chips" }, chip(stateOf(task)), h("span", { class: "tag" }, `P${task.priority}`),
             tags.filter(([, value]) => value).map(([kind, value]) => h("bdi", { class: "tag", title: kind }, value)),

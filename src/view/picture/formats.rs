@@ -1,7 +1,10 @@
 //! The picture as text: a tree for the terminal, and the languages of Graphviz and Mermaid. Implied
 //! dependencies are left out.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write as _,
+};
 
 use super::{EdgeState, GraphPicture, StateMark};
 use crate::core::graph::task::TaskId;
@@ -21,7 +24,7 @@ impl GraphPicture {
             let label = format!("{} {}", look.sign, label(node.id.as_str(), &node.title, "\\n"));
             let id = quoted(node.id.as_str());
             let label = quoted(&label).replace("\\\\n", "\\n");
-            let fill = look.light[0];
+            let fill = look.fill;
             let _ = writeln!(text, "  {id} [label={label}, fillcolor=\"{fill}\"];");
         }
         for (from, to, state) in self.shown_edges() {
@@ -49,8 +52,9 @@ impl GraphPicture {
             let arrow = if state == EdgeState::Dead { "-.->" } else { "-->" };
             let _ = writeln!(text, "  t{from} {arrow} t{to}");
         }
-        for look in StateMark::looks() {
-            let (name, [fill, _]) = (look.name, look.light);
+        let marks: BTreeSet<StateMark> = self.nodes.iter().map(|node| node.state.mark()).collect();
+        for look in marks.into_iter().map(StateMark::look) {
+            let (name, fill) = (look.name, look.fill);
             let _ = writeln!(text, "  classDef {name} fill:{fill},color:#1a1a1a,stroke:#707070");
         }
         text
@@ -300,10 +304,7 @@ pub(super) mod tests {
           t0 --> t1
           t1 -.-> t2
           classDef stuck fill:#ffd9d2,color:#1a1a1a,stroke:#707070
-          classDef running fill:#cfe3ff,color:#1a1a1a,stroke:#707070
-          classDef ready fill:#ffffff,color:#1a1a1a,stroke:#707070
           classDef waiting fill:#f3f3f3,color:#1a1a1a,stroke:#707070
-          classDef cancelled fill:#e6e6e6,color:#1a1a1a,stroke:#707070
           classDef done fill:#d3f0d8,color:#1a1a1a,stroke:#707070
         "#);
     }
