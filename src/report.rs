@@ -5,7 +5,6 @@
 mod board;
 pub mod fancy;
 pub mod heartbeat;
-pub mod metrics;
 pub mod notify;
 pub mod page;
 pub mod plain;

@@ -6,9 +6,7 @@ use clap::{Args, ValueHint};
 use clap_complete::ArgValueCandidates;
 
 use super::{complete, setup::DEFAULT_PORT_TEXT};
-use crate::{
-    core::{agents::promise::Pattern, duration, graph::task::TaskId},
-};
+use crate::core::{agents::promise::Pattern, duration, graph::task::TaskId};
 
 /// The selection of tasks.
 #[derive(Debug, Default, Args)]

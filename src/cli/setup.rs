@@ -190,8 +190,7 @@ pub struct InstallArgs {
 #[command(
     after_help = "The page is for this machine only. The link that is printed lets one browser in; \
     after it was used, a new link is printed. The page reads what is on disk, so that it also shows \
-    runs that have ended and goes on while runs come and go. `/metrics` has the numbers for \
-    Prometheus."
+    runs that have ended and goes on while runs come and go."
 )]
 pub struct ServeArgs {
     /// The port; 0 for a free one

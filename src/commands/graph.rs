@@ -11,11 +11,7 @@ use super::{
 use crate::{
     adapters::terminal::{self, Style},
     cli::{GraphArgs, PictureFormat},
-    core::{
-        exit::Exit,
-        graph::filter::Filter,
-        select::Policy,
-    },
+    core::{exit::Exit, graph::filter::Filter, select::Policy},
     project::workspace::{Workspace, policy_for},
     view::{
         lines::Line,

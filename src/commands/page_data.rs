@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, costs, graph, logs, review, status, task_editor, with_view};
+use super::{Invocation, attempts, costs, graph, logs, review, status, task_editor};
 use crate::{
     adapters::{agent_output::Follow, journal::JournalPosition},
     cli::By,
@@ -17,17 +17,11 @@ use crate::{
         exit::{Exit, Failure},
         graph::filter::Filter,
         history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
-        select::View,
     },
-    project::{
-        attempt::AttemptRecord,
-        graph_file::GraphFile,
-        workspace::{Workspace, policy_for},
-    },
-    report::metrics::{self, MetricsFacts},
+    project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
     view::{
-        lines::counted, log::JournalLog, spend::TokensView, state::TaskCounts,
-        timeline::TimelineFold, transcript::ShownPaths,
+        lines::counted, log::JournalLog, spend::TokensView, timeline::TimelineFold,
+        transcript::ShownPaths,
     },
 };
 
@@ -75,29 +69,6 @@ impl PageData {
             Some(secrets) => secrets.text(&text),
             None => text,
         }
-    }
-
-    /// The numbers for Prometheus.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub(super) fn metrics(&self) -> Result<String> {
-        let (store, is_live) = status::look(&self.workspace)?;
-        let history = store.history();
-        // The other numbers count without a valid graph too.
-        let counts = self.workspace.graph().ok().and_then(|file| {
-            let count = |view: &View<'_>| TaskCounts::of(view, self.now);
-            let policy = self.workspace.policy();
-            let policy = policy_for(&self.workspace, policy, file.graph(), history).ok()?;
-            with_view(&self.workspace, &file, history, &policy, count).ok()
-        });
-        let age = status::last_beat(&self.workspace).filter(|_| is_live);
-        Ok(metrics::text(&MetricsFacts {
-            counts,
-            log: self.log()?,
-            is_live,
-            heartbeat_age: age.map(|age| age.as_secs_f64()),
-        }))
     }
 
     /// The text of a value that leaves the machine: without secrets, even if the logs may have them.

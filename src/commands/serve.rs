@@ -14,7 +14,7 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -36,16 +36,13 @@ use crate::{
         exit::{Exit, Failure, fail},
     },
     project::workspace::Workspace,
-    report::{metrics, page},
+    report::page,
     view::state::for_scripts,
 };
 use access::PageAccess;
 
 /// The maximum size of the body of a request.
 const BODY: usize = 64 * 1024;
-
-/// How long the numbers for Prometheus are kept.
-const KEPT_NUMBERS: Duration = Duration::from_secs(2);
 
 /// What the browser may load and do: its own files, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -96,8 +93,8 @@ pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<Stri
     // A page with a name of its own is reached through a proxy.
     let is_remote = !ip.is_loopback() || !options.hosts.is_empty();
     let acts = !is_remote || options.allow_actions;
-    let access = PageAccess::new(address, &options.hosts, is_remote, acts)
-        .context("find a secret for the link")?;
+    let access =
+        PageAccess::new(address, &options.hosts, acts).context("find a secret for the link")?;
     let access = Arc::new(access);
     let feed = Arc::new(PageFeed::start(invocation.clone()).context("watch the journal")?);
     let link = match options.hosts.first().map(|host| (host, host.rsplit_once(':'))) {
@@ -168,9 +165,6 @@ fn site(
     let (at, stream) = (invocation.clone(), Arc::clone(feed));
     let site = site.route(HttpMethod::Get, "/api/events", move |it| subscribe(&at, &stream, it));
     let at = invocation.clone();
-    let newest: Mutex<Option<(Instant, String)>> = Mutex::new(None);
-    let site = site.route(HttpMethod::Get, access::METRICS, move |_| numbers(&at, &newest));
-    let at = invocation.clone();
     let may = Arc::clone(access);
     site.route(HttpMethod::Get, "/api/page", move |_| {
         let root = PageData::open(&at).map(|data| data.root()).unwrap_or_default();
@@ -184,26 +178,6 @@ fn site(
         let at = invocation.clone();
         move |request| access::act(&at, request)
     })
-}
-
-/// The numbers for Prometheus, read by one request at a time and then kept for some seconds: anyone on
-/// this machine may ask for them.
-fn numbers(invocation: &Invocation, newest: &Mutex<Option<(Instant, String)>>) -> HttpReply {
-    let Ok(mut newest) = newest.try_lock() else {
-        return HttpReply::text(503, "the numbers are being read; try again");
-    };
-    if let Some((at, text)) = newest.as_ref()
-        && at.elapsed() < KEPT_NUMBERS
-    {
-        return HttpReply::of(200, metrics::MEDIA_TYPE, text.clone());
-    }
-    match PageData::open(invocation).and_then(|data| data.metrics()) {
-        Ok(text) => {
-            *newest = Some((Instant::now(), text.clone()));
-            HttpReply::of(200, metrics::MEDIA_TYPE, text)
-        }
-        Err(error) => failed(&error),
-    }
 }
 
 /// The routes that only read.

@@ -138,11 +138,7 @@ const LOOKS: [MarkLook; 6] = [
         fill: "#cfe3ff",
     },
     MarkLook {
-        mark: StateMark::Ready,
-        name: "ready",
-        words: "ready",
-        sign: '○',
-        fill: "#ffffff",
+        mark: StateMark::Ready, name: "ready", words: "ready", sign: '○', fill: "#ffffff"
     },
     MarkLook {
         mark: StateMark::Waiting,
@@ -159,11 +155,7 @@ const LOOKS: [MarkLook; 6] = [
         fill: "#e6e6e6",
     },
     MarkLook {
-        mark: StateMark::Done,
-        name: "done",
-        words: "complete",
-        sign: '✓',
-        fill: "#d3f0d8",
+        mark: StateMark::Done, name: "done", words: "complete", sign: '✓', fill: "#d3f0d8"
     },
 ];
 

@@ -79,9 +79,8 @@ fn other_programs_read_the_picture() {
 /// `RALPH_WRITE=1` rewrites it.
 #[test]
 fn the_readme_shows_the_graph_of_the_demo() {
-    let file = |path: &str| {
-        fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-    };
+    let file =
+        |path: &str| fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let mut graph = file("src/commands/demo.yaml");
     for (id, status) in [
         ("outline", "complete"),

@@ -214,8 +214,7 @@ fn a_page_that_others_can_reach_only_shows_unless_told_otherwise() {
     assert_eq!(shows.get("/api/page").json()["acts"], false);
     assert_eq!(shows.act(&pause).status, 403);
     let (address, host) = (shows.address, shows.host());
-    assert_eq!(send(address, "GET", "/metrics", &[&host], "").status, 401);
-    assert_eq!(shows.get("/metrics").status, 200);
+    assert_eq!(send(address, "GET", "/api/now", &[&host], "").status, 401);
     assert!(!shows.end().root().join("logs/ralph.jsonl").exists());
     let acts = serve(&["--allow-actions"]);
     assert_eq!(acts.act(&pause).status, 200);
@@ -449,18 +448,6 @@ fn files_and_commits_are_read_only_where_they_belong() {
     assert!(journal["rows"].as_array().unwrap().iter().all(|row| row["task_id"] == "a"));
     let timeline = server.get("/api/timeline").json();
     assert_eq!(timeline["bars"].as_array().unwrap().len(), 2, "{timeline}");
-    let metrics = server.get("/metrics").body;
-    assert!(metrics.contains("ralph_attempts_total{verdict=\"complete\"} 2"), "{metrics}");
-    server.end();
-}
-
-#[test]
-fn metrics_count_what_is_complete_on_another_branch() {
-    let trial = simple().agent("commit");
-    trial.run(["run", "--onto", "night"]).graph_complete();
-    let server = Server::of(trial, &[]);
-    let metrics = server.get("/metrics").body;
-    assert!(metrics.contains("ralph_tasks{state=\"on another branch\"} 2\n"), "{metrics}");
     server.end();
 }
 
@@ -484,7 +471,6 @@ fn the_page_shows_a_run_that_died_and_outlives_it() {
     assert_eq!(graph.status, 500);
     assert!(graph.json()["error"].as_str().unwrap().contains("`x`"), "{graph:?}");
     assert_eq!(server.get("/api/now").status, 200);
-    assert!(server.get("/metrics").body.contains("ralph_graph_valid 0.0"));
     server.end();
 }
 

@@ -45,7 +45,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["core/prompt"]),
     ("nix", &["adapters/process/sandbox"]),
     ("petgraph", &["core/graph"]),
-    ("prometheus_client", &["report/metrics"]),
     ("pulldown_cmark", &["core/import/markdown"]),
     ("regex_lite", &["core/agents", "core/import/markdown"]),
     ("rmcp", &["adapters/mcp"]),

@@ -33,8 +33,6 @@ use crate::{
 
 /// The number of browsers that may be let in at a time; a newer one replaces the oldest.
 const BROWSERS: usize = 16;
-/// The page of the metrics, which needs no cookie on this machine: it has numbers only.
-pub(super) const METRICS: &str = "/metrics";
 /// The icon that browsers ask for by themselves, without a cookie on some.
 const ICON: &str = "/favicon.ico";
 
@@ -44,8 +42,6 @@ pub(super) struct PageAccess {
     hosts: Vec<String>,
     /// The name of the cookie: cookies do not tell ports apart.
     cookie: String,
-    /// Whether other machines can reach the page.
-    is_remote: bool,
     /// Whether the page may act.
     acts: bool,
     keys: Mutex<AccessKeys>,
@@ -64,12 +60,7 @@ impl PageAccess {
     ///
     /// # Errors
     /// There are no random numbers.
-    pub(super) fn new(
-        address: SocketAddr,
-        hosts: &[String],
-        is_remote: bool,
-        acts: bool,
-    ) -> io::Result<PageAccess> {
+    pub(super) fn new(address: SocketAddr, hosts: &[String], acts: bool) -> io::Result<PageAccess> {
         let port = address.port();
         // Browsers leave out the port that is usual.
         let forms = |host: &String| {
@@ -85,7 +76,6 @@ impl PageAccess {
         Ok(PageAccess {
             hosts: local.into_iter().chain(given).collect(),
             cookie: format!("ralph_{port}"),
-            is_remote,
             acts,
             keys: Mutex::new(AccessKeys { token: machine::token()?, browsers: VecDeque::new() }),
         })
@@ -128,7 +118,6 @@ impl PageAccess {
             return self.known(request);
         }
         let is_open = match request.path() {
-            METRICS => !self.is_remote && request.peer().ip().is_loopback(),
             ICON => true,
             // With a token, the page itself lets in.
             "/" => request.query("token").is_some(),
