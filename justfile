@@ -44,11 +44,11 @@ test *ARGS:
 
 # Run all tests, also the slow ones
 test-all *ARGS:
-    cargo test --all-features -- --include-ignored --skip measured {{ARGS}}
+    cargo test -- --include-ignored --skip measured {{ARGS}}
 
 # Run the tests with another person's git settings, locale, time zone and temporary folder
 test-hostile *ARGS:
-    bash .ci/hostile cargo test --all-features {{ARGS}}
+    bash .ci/hostile cargo test {{ARGS}}
 
 # Run the benchmarks; `--full` adds the long rows, `--before PROGRAM` an earlier ralph
 bench *ARGS:
@@ -56,7 +56,7 @@ bench *ARGS:
 
 # Drive the run's decisions through N random schedules, without processes
 simulate N:
-    RALPH_SIMULATIONS={{N}} cargo test --release --all-features --lib simulation -- --nocapture
+    RALPH_SIMULATIONS={{N}} cargo test --release --lib simulation -- --nocapture
 
 # Kill runs N times at random moments, and check the result
 torture N:
@@ -72,12 +72,12 @@ crash-points:
 
 # Kill the processes of runs on each executor N times at random moments, and check the result
 torture-executors N:
-    RALPH_TORTURE_KILLS={{N}} cargo test --all-features --test it engines::runs_killed -- --include-ignored --nocapture
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it engines::runs_killed -- --include-ignored --nocapture
 
 # Test executors on real clusters, containers and hosts, with the slow tests, and measure them
 engines:
-    RALPH_ENGINES=1 cargo test --all-features --test it engines:: -- --include-ignored --nocapture
+    RALPH_ENGINES=1 cargo test --test it engines:: -- --include-ignored --nocapture
 
 # Switch on each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
 bugs *NAMES:
-    RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --all-features --test it bugs:: -- --include-ignored --nocapture
+    RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --test it bugs:: -- --include-ignored --nocapture

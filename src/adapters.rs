@@ -15,5 +15,3 @@ pub mod git;
 pub mod process;
 pub mod executor;
 pub mod tmux;
-#[cfg(feature = "webhook")]
-pub mod webhook;

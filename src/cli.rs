@@ -148,8 +148,6 @@ pub enum Command {
     Config(Flags<ConfigArgs>),
     /// Start runs at set times, or print a service that does
     Schedule(Flags<ScheduleArgs>),
-    /// Show the configured notifications, or test them
-    Notify(Flags<NotifyArgs>),
     /// Report whether the loop is alive, for cron
     Heartbeat(Flags<HeartbeatArgs>),
     /// Remove what ralph keeps about this repository

@@ -20,7 +20,6 @@ mod land;
 mod logs;
 mod mcp;
 mod merge_driver;
-mod notify;
 mod page_data;
 mod outlook;
 mod pane;
@@ -183,7 +182,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Slots(Flags(options)) => slots::run(at, &options),
         Command::Uninit(Flags(options)) => uninit::run(at, &options),
         Command::Doctor(Flags(options)) => doctor::run(at, options),
-        Command::Notify(Flags(options)) => notify::run(at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),
         Command::Report(Flags(options)) => report::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),

@@ -205,7 +205,6 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["diagnose", "health"], &["doctor"]),
     (&["configure", "get", "set", "settings"], &["config"]),
     (&["cron", "daemon", "service", "timer"], &["schedule"]),
-    (&["alert", "alerts", "notifications"], &["notify"]),
     (&["alive", "ping"], &["heartbeat"]),
     (&["add", "new-task"], &["task-add"]),
     (&["revert", "rollback", "takeback"], &["take-back", "restore"]),

@@ -49,14 +49,6 @@ impl By {
     }
 }
 
-/// `ralph notify`.
-#[derive(Debug, Args)]
-pub struct NotifyArgs {
-    /// Send a test notification to each target
-    #[arg(long)]
-    pub test: bool,
-}
-
 /// `ralph check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {

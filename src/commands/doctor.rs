@@ -153,7 +153,9 @@ fn findings(
         findings.push(project::prompts(workspace, file, store.history()));
         findings.extend(project::programs(workspace, file));
     }
-    findings.extend(project::notifiers(workspace));
+    if !is_quick {
+        findings.extend(project::notifiers(workspace));
+    }
     if let Ok((store, _)) = &past {
         findings.extend(machine::leftovers(workspace, store.history()));
     }

@@ -34,7 +34,7 @@ use crate::{
     },
     project::{
         attempt::{self, read_prompt},
-        config::{self, ConfigLayer, NotifierTarget, PullRequests},
+        config::{self, ConfigLayer, PullRequests},
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         workspace::{Workspace, landing_branch},
@@ -42,7 +42,7 @@ use crate::{
     report::{
         fancy::FancyReporter,
         heartbeat::{AwakeReporter, HeartbeatReporter},
-        notify::{NotifyReporter, desktop_is_here},
+        notify::NotifyReporter,
         plain::PlainReporter,
     },
     runner::{self, Reporter, RunOptions, Runner},
@@ -302,13 +302,6 @@ pub(super) fn runner(
     } else {
         Box::new(PlainReporter::new(std::io::stderr(), verbosity, outputs.clone()))
     };
-    let desktop = workspace.config.notify.iter().any(|one| one.way == NotifierTarget::Desktop);
-    if verbosity == Verbosity::Verbose
-        && desktop
-        && let Err(why) = desktop_is_here(workspace.root())
-    {
-        terminal::say(&format!("desktop notifications are unavailable: {why}"));
-    }
     let keep_awake = workspace.config.keep_awake;
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
     let reporters: Vec<Box<dyn Reporter>> = vec![

@@ -139,7 +139,7 @@ findings! {
         => "correct the template; `ralph prompt {}` shows the location";
     NoVerifyProgram Warning, "verify": "{}"
         => "install it, or correct `verify`; the task cannot complete without it";
-    Notifier Warning, "notify": "{}" => "`ralph notify --test` tests all targets";
+    Notifier Warning, "notify": "{}" => "correct `notify` in the settings";
     Leftovers Warning, "leftovers": "{}"
         => "save what you want from there and remove the folder; until then other slots are used";
     UnreadableSlots Fault(Exit::Error), "leftovers": "{}" => "see `ralph slots`";

@@ -43,7 +43,7 @@ use crate::{
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
 pub use agents::{Agents, Commands, ConcurrencyLimits, Hooks, SettingFault, anchored};
-pub use notify::{Notifier, NotifierTarget};
+pub use notify::Notifier;
 pub use review::ReviewConfig;
 
 /// The default agent.
@@ -212,13 +212,9 @@ settings! { @ [] []
     max_tokens: Option<u64> = None;
     /// The longest wait for a rate-limited or unavailable provider.
     max_wait: length = select::MAX_WAIT;
-    /// Commands, webhooks and desktop notifications.
+    /// Commands that are told of events, each alone or as `{command: …, on: [EVENT, …]}`.
     #[schemars(with = "Vec<notify::WrittenNotifier>")]
     notify: Vec<Notifier> = Vec::new();
-    /// The time limit of each notification.
-    notify_timeout: length = Duration::from_secs(10);
-    /// How long the end of a run waits for notifications.
-    notify_wait: length = Duration::from_secs(10);
     /// How work lands: its commits one by one (`rebase`), with a merge commit (`merge`), or as one
     /// commit (`squash`).
     merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
@@ -378,13 +374,12 @@ impl Config {
     /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
         /// Durations that `0s` would make useless. For the others it means never or at once.
-        const NEVER_ZERO: [&str; 9] = [
+        const NEVER_ZERO: [&str; 8] = [
             "commit_timeout",
             "git_timeout",
             "hook_timeout",
             "lock_timeout",
             "max_duration",
-            "notify_timeout",
             "setup_timeout",
             "timeout",
             "verify_timeout",
@@ -569,8 +564,7 @@ mod tests {
         };
         let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
         let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
-        let lengths =
-            ["commit_timeout", "git_timeout", "hook_timeout", "max_duration", "notify_timeout"];
+        let lengths = ["commit_timeout", "git_timeout", "hook_timeout", "max_duration"];
         let others =
             ["jobs", "lock_timeout", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
         for key in numbers.iter().chain(&lengths).chain(&others) {

@@ -51,10 +51,6 @@ pub struct MessageSender {
 pub struct ProgramMessage {
     /// The name of the event.
     pub event: String,
-    /// One line.
-    pub title: String,
-    /// All there is to say.
-    pub text: String,
     /// The whole, as JSON in one line.
     pub json: String,
     /// The most important of it, and what makes a `ralph` that is called mean the same files and
@@ -108,8 +104,6 @@ impl MessageSender {
             .filter_map(|(name, field)| Some(((*name).to_owned(), short(text(field)?))));
         ProgramMessage {
             event: event.to_owned(),
-            title: text("title").unwrap_or_default(),
-            text: text("text").unwrap_or_default(),
             variables: variables.chain(self.same.clone()).collect(),
             json: Value::Object(all).to_string(),
         }

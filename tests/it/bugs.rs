@@ -209,9 +209,6 @@ impl KnownBug {
             Unit(package, name) => {
                 let mut test = Command::new(env!("CARGO"));
                 test.args(["test", "--quiet", "--offline", "--lib", "--package", package]);
-                if cfg!(feature = "webhook") {
-                    test.arg("--all-features");
-                }
                 test.arg(format!("::{name}")).current_dir(env!("CARGO_MANIFEST_DIR"));
                 test
             }

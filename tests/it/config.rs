@@ -61,8 +61,6 @@ fn every_setting_is_shown_with_its_origin() {
     merge_strict        []                                  default
     merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
-    notify_timeout      [took]                                 default
-    notify_wait         [took]                                 default
     on_orphans          kill                                default
     on_parked           wait                                default
     on_red_base         stop                                default

@@ -1,6 +1,9 @@
-//! Notifiers and hooks: real commands, real requests.
+//! Notifiers and hooks: real commands.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -28,14 +31,14 @@ fn events(trial: &TestProject) -> Vec<String> {
 }
 
 /// The settings for a notifier command that records its input.
-const NOTE: &str = "notify: [{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
+const NOTE: &str = "notify: [{on: any, command: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
 
 #[test]
 fn a_command_is_told_of_moments_in_json_variables_and_words() {
     let run = "cat >> \"$TRIAL_DIR/told\"; \
                echo \"$RALPH_EVENT|$RALPH_TASK_ID|$RALPH_ATTEMPT|$RALPH_EXIT_CODE|$RALPH_TITLE|\
                ${RALPH_ATTEMPT_ID-none}\" >> \"$TRIAL_DIR/variables\"";
-    let trial = trial(&format!("notify:\n  - {{on: any, run: '{run}'}}\n"));
+    let trial = trial(&format!("notify:\n  - {{on: any, command: '{run}'}}\n"));
     trial.run(["run"]).graph_complete();
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
     let all = told(&trial);
@@ -60,8 +63,7 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
 
 #[test]
 fn by_default_only_the_end_and_questions_are_notified() {
-    let trial =
-        trial("max_attempts: 1\nnotify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n").agent("fail");
+    let trial = trial("max_attempts: 1\nnotify: ['cat >> \"$TRIAL_DIR/told\"']\n").agent("fail");
     trial.run(["run", "-q"]).code(3);
     assert_eq!(events(&trial), ["parked", "blocked", "finished"]);
     let text = told(&trial)[1]["text"].as_str().unwrap().to_owned();
@@ -73,7 +75,7 @@ fn by_default_only_the_end_and_questions_are_notified() {
 
 #[test]
 fn a_failing_notifier_is_reported_once_and_fails_nothing() {
-    let trial = trial("notify: [{on: any, run: 'echo key=$MY_TOKEN; exit 3'}]\n")
+    let trial = trial("notify: [{on: any, command: 'echo key=$MY_TOKEN; exit 3'}]\n")
         .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
     let said = trial.run(["run"]).whole();
     let complaint = "`started` not sent: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
@@ -95,29 +97,19 @@ fn a_failing_notifier_is_reported_once_and_fails_nothing() {
 fn a_hanging_notifier_delays_nothing_and_ends_with_the_run() {
     let hang = "setsid sleep 600 & echo x >> \"$TRIAL_DIR/hung\"; exec sleep 600";
     let trial = trial(&format!(
-        "notify_wait: 300ms\nnotify:\n  - {{on: any, run: '{hang}'}}\n  \
-         - {{on: any, run: 'cat >> \"$TRIAL_DIR/told\"'}}\n"
+        "notify:\n  - {{on: any, command: '{hang}'}}\n  \
+         - {{on: any, command: 'cat >> \"$TRIAL_DIR/told\"'}}\n"
     ));
+    let began = Instant::now();
     trial.run(["run"]).graph_complete();
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     trial.assert_record("notify_failed", &serde_json::json!({"moment": "started"}));
+    let failed = &trial.lines("notify_failed")[0];
+    assert!(failed["why"].as_str().unwrap().contains("limit"), "{failed}");
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
-    assert_eq!(fs::read_to_string(trial.sign("hung")).unwrap(), "x\n", "the rest was not tried");
-    let last = trial.journal().pop().unwrap();
-    assert_eq!(last["action"], "notify_failed", "told after the end: {last}");
     trial.no_process_is_left();
-}
 
-#[test]
-fn a_hanging_notifier_ends_at_its_limit_and_with_ralph() {
-    let hang = "setsid sleep 600 & touch \"$TRIAL_DIR/hung\"; exec sleep 600";
-    let late = trial(&format!("notify_timeout: 200ms\nnotify: [{{run: '{hang}'}}]\n"));
-    late.run(["notify", "--test"])
-        .code(1)
-        .stdout_has("ended by ralph at its limit")
-        .stderr_has("1 of 1 notifier failed");
-    late.no_process_is_left();
-
-    let killed = trial(&format!("notify: [{{on: started, run: '{hang}'}}]\n"));
+    let killed = self::trial(&format!("notify: [{{on: started, command: '{hang}'}}]\n"));
     let run = killed.command(["sleep", "600"]);
     let live = run.start_until(["run"], "hung");
     live.kill();
@@ -125,23 +117,17 @@ fn a_hanging_notifier_ends_at_its_limit_and_with_ralph() {
 }
 
 #[test]
-fn the_end_is_notified_when_the_queue_is_full() {
-    // Two notifications a task are more than the queue holds, and the notifier is slower than the
-    // run.
-    let tasks: String = (0..18).map(|n| format!("  - id: t{n}\n")).collect();
+fn the_end_is_told_even_if_a_slow_command_still_has_much_to_send() {
+    // The command takes the first event until the run ends, or until its limit.
+    let tasks: String = (0..5).map(|n| format!("  - id: t{n}\n")).collect();
     let slow = "[ $RALPH_EVENT != started ] || until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
-    let hooks = "{after_attempt: 'exit 1', after_run: 'touch \"$TRIAL_DIR/go\"'}";
-    let trial = trial(&format!(
-        "notify_timeout: 5m\nnotify: [{{on: any, run: '{slow}'}}]\nhooks: {hooks}\n"
-    ))
-    .graph(&format!("tasks:\n{tasks}"));
+    let hooks = "{after_attempt: 'exit 1', after_run: 'touch \"$TRIAL_DIR/go\"; sleep 0.3'}";
+    let trial = trial(&format!("notify: [{{on: any, command: '{slow}'}}]\nhooks: {hooks}\n"))
+        .graph(&format!("tasks:\n{tasks}"));
     trial.run(["run", "-q"]);
     let events = events(&trial);
-    assert_eq!(events[..2], ["started", "finished"], "{events:?}");
-    assert_eq!(events.len(), 33);
-    let why = trial.lines("notify_failed")[0]["why"].as_str().unwrap().to_owned();
-    assert!(why.starts_with("too many notifications at once"), "{why}");
+    assert_eq!(events.last().unwrap(), "finished", "{events:?}");
 }
 
 #[test]
@@ -150,7 +136,7 @@ fn a_guardian_that_is_killed_takes_no_notifier_with_it() {
     // children, as notifiers are.
     let slow = "touch \"$TRIAL_DIR/telling\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.02; done; \
                 cat >> \"$TRIAL_DIR/told\"";
-    let trial = trial(&format!("notify: [{{on: started, run: '{slow}'}}]\n"));
+    let trial = trial(&format!("notify: [{{on: started, command: '{slow}'}}]\n"));
     let agent = "touch \"$TRIAL_DIR/working\"; setsid sleep 600 & exec sleep 600";
     let trial = trial.command(["sh", "-c", agent]);
     let run = trial.start_until(["run", "--once"], "telling");
@@ -292,160 +278,22 @@ fn a_hook_that_finishes_the_task_spares_the_agent() {
 }
 
 #[test]
-fn notifiers_are_listed_and_tested() {
-    let trial = trial(
-        "notify:\n  - {on: [parked, finished], run: 'cat >> \"$TRIAL_DIR/told\"'}\n  - desktop: true\n",
-    );
-    insta::assert_snapshot!(trial.run(["notify"]).whole(), @r#"
-    exit code 0
-    --- stdout ---
-    `cat >> "$TRIAL_DIR/told"`
-        parked, finished
-    desktop
-        needs-input, parked, limit, denied, blocked, merge-held, hook-failed,
-          finished
-    "#);
-    trial
-        .run(["notify", "--test"])
-        .code(1)
-        .stdout_has("told")
-        .stderr("1 of 2 notifiers failed; correct `notify` in the settings\n");
+fn doctor_tries_each_notifier() {
+    let trial = trial("notify: ['cat >> \"$TRIAL_DIR/told\"', 'echo no network; exit 3']\n");
+    let said = trial.run(["doctor", "--", "true"]).whole();
+    assert!(said.contains("took a test event"), "{said}");
+    assert!(said.contains("`echo no network; exit 3`: exited with code 3: no network"), "{said}");
     assert_eq!(events(&trial), ["test"]);
-    trial.run(["doctor", "--", "true"]).stdout_has("desktop: ");
-    trial.run(["run", "-v"]).stderr_has("desktop notifications are unavailable: ");
-    assert!(trial.lines("notify_failed").is_empty());
-    let without = TestProject::new();
-    without
-        .run(["notify"])
-        .stderr("no notifications configured; add them as `notify` to `.ralph/config.yaml`\n");
+    trial.run(["notify", "--test"]).code(64).stderr_has("`ralph doctor` tries the commands");
 }
 
-#[cfg(not(feature = "webhook"))]
 #[test]
-fn a_build_without_webhooks_refuses_them() {
-    let trial = trial("notify: [{webhook: 'https://hooks.example.com/x'}]\n");
-    trial.run(["run"]).code(65).stderr_has(
-        "this `ralph` was built without webhooks; to include them, build it with `cargo install ",
-    );
-}
-
-#[cfg(feature = "webhook")]
-mod webhook {
-    use std::{
-        io::{BufRead, BufReader, Read, Write},
-        net::TcpListener,
-        thread::{self, JoinHandle},
-    };
-
-    use super::*;
-
-    /// A request: headers with lower-case names, and the body.
-    type Request = (Vec<(String, String)>, String);
-
-    /// A server that sends each of these responses once, then stops.
-    fn server(answers: &'static [&'static str]) -> (String, JoinHandle<Vec<Request>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let password = "hunter2";
-        let address =
-            format!("http://me:{password}@{}/secret/path", listener.local_addr().unwrap());
-        let serve = thread::spawn(move || answers.iter().map(|it| answer(&listener, it)).collect());
-        (address, serve)
-    }
-
-    fn answer(listener: &TcpListener, status: &str) -> Request {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut headers = Vec::new();
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            match line.trim().split_once(": ") {
-                Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
-                None if line.trim().is_empty() => break,
-                None => assert!(line.starts_with("POST /secret/path HTTP/1.1"), "{line}"),
-            }
-        }
-        let length = header(&headers, "content-length").parse().unwrap();
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        let location = "Location: http://127.0.0.1:1/";
-        let _ = write!(stream, "HTTP/1.1 {status}\r\n{location}\r\nContent-Length: 0\r\n\r\n");
-        (headers, String::from_utf8(body).unwrap())
-    }
-
-    fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
-        let found = headers.iter().find(|(known, _)| known == name);
-        found.map_or("", |(_, value)| value.as_str())
-    }
-
-    #[test]
-    fn a_request_is_signed_and_tried_again_after_an_error_of_the_server() {
-        let (address, serve) = server(&["503 Busy", "200 OK"]);
-        let trial = trial("notify: [{webhook: $CHAT, secret_env: KEY}]\n")
-            .env("CHAT", &address)
-            .env("KEY", "k");
-        trial.run(["run", "-q"]);
-        for (headers, body) in serve.join().unwrap() {
-            let (time, signature) =
-                (header(&headers, "x-ralph-timestamp"), header(&headers, "x-ralph-signature"));
-            assert!(
-                ralph::core::hmac::holds(b"k", time, body.as_bytes(), signature),
-                "{headers:?}"
-            );
-            assert_eq!(header(&headers, "content-type"), "application/json");
-            let json: Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(json["event"], "finished");
-        }
-        assert!(trial.lines("notify_failed").is_empty());
-    }
-
-    #[test]
-    fn what_is_refused_is_said_without_the_address() {
-        for (answers, why) in [
-            (&["404 No"][..], "it answered 404"),
-            (&["302 There"], "it answered 302, and redirects are not followed"),
-            (&["500 A", "500 B", "500 C"], "it answered 500 (tried 3 times)"),
-        ] {
-            let (address, serve) = server(answers);
-            let trial = trial(&format!("notify: [{{webhook: '{address}'}}]\n"));
-            let ran = trial.run(["run"]).whole();
-            assert!(ran.contains(": webhook 127.0.0.1:") && ran.contains(why), "{ran}");
-            assert_eq!(serve.join().unwrap().len(), answers.len());
-            for secret in ["hunter2", "secret/path"] {
-                assert!(!ran.contains(secret), "{ran}");
-                assert!(!trial.read("logs/ralph.jsonl").contains(secret));
-            }
-        }
-        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let trial = trial(&format!("notify: [{{webhook: 'http://{gone}'}}]\n"));
-        trial
-            .run(["notify", "--test"])
-            .code(1)
-            .stdout_has("3 times")
-            .stderr_has("correct `notify`");
-    }
-
-    #[test]
-    fn a_webhook_without_an_answer_does_not_delay_the_run() {
-        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = silent.local_addr().unwrap();
-        let trial = trial(&format!(
-            "notify_timeout: 300ms\nnotify_wait: 200ms\nnotify: [{{webhook: 'http://{address}'}}]\n"
-        ));
-        trial.run(["run"]).stderr_has("it took too long");
-    }
-
-    #[test]
-    fn secrets_are_not_sent_even_where_they_are_logged() {
-        let (address, serve) = server(&["200 OK"]);
-        let trial = trial(&format!(
-            "redact: false\nmax_attempts: 1\nnotify: [{{on: failed, webhook: '{address}'}}]\n"
-        ))
-        .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
-        let trial = trial.command(["sh", "-c", "echo it is $MY_TOKEN; exit 1"]);
-        trial.run(["run", "-q"]).code(3);
-        assert!(trial.read("logs/ralph.jsonl").contains("s3cr3t-s3cr3t"));
-        let (_, body) = serve.join().unwrap().pop().unwrap();
-        assert!(body.contains("it is [redacted]") && !body.contains("s3cr3t"), "{body}");
-    }
+fn secrets_are_not_told() {
+    let trial =
+        trial("max_attempts: 1\nnotify: [{on: failed, command: 'cat >> \"$TRIAL_DIR/told\"'}]\n")
+            .env("MY_TOKEN", "s3cr3t-s3cr3t-s3cr3t");
+    let trial = trial.command(["sh", "-c", "echo it is $MY_TOKEN; exit 1"]);
+    trial.run(["run", "-q"]).code(3);
+    let told = fs::read_to_string(trial.sign("told")).unwrap();
+    assert!(told.contains("it is [redacted]") && !told.contains("s3cr3t"), "{told}");
 }

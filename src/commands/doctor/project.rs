@@ -1,9 +1,10 @@
 //! Checks of the project: graph, prompts, logs, earlier runs, its git, and its notifications.
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
 use chrono::Utc;
+use serde_json::{Map, json};
 
 use super::{NAMED, few, of_error};
 use crate::{
@@ -25,16 +26,19 @@ use crate::{
     project::{
         agent_faults,
         attempt::{self, AttemptPlace},
-        config::NotifierTarget,
         config_layers,
         event_store::EventStore,
         fatal,
         graph_file::GraphFile,
         workspace::{self, Workspace, policy_for, view},
     },
-    report::notify::desktop_is_here,
+    report::notify::NotifierCommand,
     runner,
-    view::{lines::counted, run::Standing},
+    view::{
+        lines::{self, counted},
+        message::MessageSender,
+        run::Standing,
+    },
 };
 
 /// A run without a heartbeat for this long hangs; a healthy one beats every ten seconds.
@@ -303,27 +307,22 @@ pub(super) fn work_tree(workspace: &Workspace) -> Finding {
     }
 }
 
-/// Checks that no target lacks a requirement. `None` without targets.
-pub(super) fn notifiers(workspace: &Workspace) -> Option<Finding> {
-    let notifiers = &workspace.config.notify;
-    if notifiers.is_empty() {
-        return None;
-    }
-    let unset = |name: &str| env::var_os(name).is_none_or(|value| value.is_empty());
-    let missing = notifiers.iter().find_map(|notifier| match &notifier.way {
-        NotifierTarget::Run(_) => None,
-        NotifierTarget::Desktop => {
-            desktop_is_here(workspace.root()).err().map(|why| format!("desktop: {why}"))
-        }
-        way @ NotifierTarget::Webhook { url, secret_env } => {
-            let names = url.strip_prefix('$').into_iter().chain(secret_env.as_deref());
-            let name = names.into_iter().find(|name| unset(name))?;
-            Some(format!("{way}: `{name}` is not set"))
+/// Tries each command of `notify` with a test event.
+pub(super) fn notifiers(workspace: &Workspace) -> Vec<Finding> {
+    let facts = Map::from_iter([("why".to_owned(), json!("`ralph doctor` tries it"))]);
+    let text = lines::plain("this is a test notification of `ralph doctor`");
+    let message = MessageSender::of(workspace).message("test", facts, &[text]);
+    let tried = workspace.config.notify.iter().map(|notifier| {
+        let command = NotifierCommand {
+            command: &notifier.command,
+            folder: workspace.state.dir().join("notify"),
+            name: &format!("doctor-{}", std::process::id()),
+            root: workspace.root().to_owned(),
+        };
+        match command.run(&message, || false) {
+            Ok(()) => Finding::ok("notify", format!("{notifier} took a test event")),
+            Err(why) => FindingKind::Notifier.with(&[&format!("{notifier}: {why}")]),
         }
     });
-    if let Some(why) = missing {
-        return Some(FindingKind::Notifier.with(&[&why]));
-    }
-    let names: Vec<String> = notifiers.iter().map(|one| one.way.to_string()).collect();
-    Some(Finding::ok("notify", format!("{}; `ralph notify --test` tests them", names.join(", "))))
+    tried.collect()
 }

@@ -1,4 +1,4 @@
-//! The settings of notifications: the events to report, and how.
+//! The setting of notifications: commands, and the events that each is told of.
 
 use std::fmt;
 
@@ -11,80 +11,49 @@ use crate::core::{notification_kind::NotificationKind, variants};
 /// The word that selects all events.
 const ANY: &str = "any";
 
-/// A notifier.
+/// A command that is told of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenNotifier", into = "WrittenNotifier")]
 pub struct Notifier {
-    /// The events to report.
+    /// The events.
     pub on: Vec<NotificationKind>,
-    /// The way to send notifications.
-    pub way: NotifierTarget,
+    /// The shell command.
+    pub command: String,
 }
 
-/// The way to send notifications.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotifierTarget {
-    /// Run a shell command.
-    Run(String),
-    /// Send an HTTP request.
-    Webhook {
-        /// The URL, or `$` and the name of the variable that holds it.
-        url: String,
-        /// The variable with the secret that signs the request.
-        secret_env: Option<String>,
-    },
-    /// Show a desktop notification.
-    Desktop,
-}
-
-impl fmt::Display for NotifierTarget {
-    /// Omits the parts of a URL that may be secret.
+impl fmt::Display for Notifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// The length at which commands are cut, in characters.
         const LONG: usize = 60;
-        match self {
-            NotifierTarget::Run(command) if command.chars().count() > LONG => {
-                write!(f, "`{}…`", command.chars().take(LONG).collect::<String>())
-            }
-            NotifierTarget::Run(command) => write!(f, "`{command}`"),
-            NotifierTarget::Webhook { url, .. } => write!(f, "webhook {}", host(url)),
-            NotifierTarget::Desktop => f.write_str("desktop"),
+        match self.command.char_indices().nth(LONG) {
+            Some((end, _)) => write!(f, "`{}…`", &self.command[..end]),
+            None => write!(f, "`{}`", self.command),
         }
     }
 }
 
-/// Returns the public part of a URL: the host, or the name of the variable that holds the URL.
-fn host(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit('@').next().unwrap_or_default()
-}
-
 /// A [`Notifier`] as written in the settings.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WrittenNotifier {
-    /// The events to report, or `any`. The default is those that end a run or need a person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = words()))]
-    on: Option<OneOrManyKinds>,
-    /// A shell command. It receives the event as JSON on standard input and in `RALPH_*`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    run: Option<String>,
-    /// A URL that receives the event as JSON, or `$NAME` for a URL in a variable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    webhook: Option<String>,
-    /// The variable with the secret that signs requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret_env: Option<String>,
-    /// Whether to show a desktop notification.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    desktop: Option<bool>,
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "each entry of `notify` must be a command, or a mapping with `command` and `on`"
+)]
+pub(super) enum WrittenNotifier {
+    /// A shell command, told of the events that end a run or need a person.
+    Command(String),
+    /// A shell command, told of certain events.
+    Selected {
+        /// The shell command. It receives the event as JSON on standard input and in `RALPH_*`.
+        command: String,
+        /// The events, or `any`.
+        #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = words()))]
+        on: OneOrManyKinds,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged, expecting = "`on` must be an event or a list of events")]
-enum OneOrManyKinds {
+#[serde(untagged)]
+pub(super) enum OneOrManyKinds {
     One(String),
     Many(Vec<String>),
 }
@@ -99,31 +68,23 @@ impl TryFrom<WrittenNotifier> for Notifier {
     type Error = String;
 
     fn try_from(written: WrittenNotifier) -> Result<Notifier, String> {
-        let on = match written.on {
-            None => NotificationKind::USUAL.to_vec(),
-            Some(OneOrManyKinds::One(word)) => kinds(&[word])?,
-            Some(OneOrManyKinds::Many(words)) => kinds(&words)?,
-        };
-        let secret = written.secret_env;
-        let way = match (written.run, written.webhook, written.desktop) {
-            (Some(command), None, None) if secret.is_none() => NotifierTarget::Run(command),
-            (None, Some(url), None) => webhook(url, secret)?,
-            (None, None, Some(true)) if secret.is_none() => NotifierTarget::Desktop,
-            _ => {
-                return Err(
-                    "each entry needs exactly one of `run: COMMAND`, `webhook: URL` (optionally \
-                            with `secret_env: NAME`) and `desktop: true`"
-                        .to_owned(),
-                );
+        Ok(match written {
+            WrittenNotifier::Command(command) => {
+                Notifier { on: NotificationKind::USUAL.to_vec(), command }
             }
-        };
-        Ok(Notifier { on, way })
+            WrittenNotifier::Selected { command, on: OneOrManyKinds::One(word) } => {
+                Notifier { on: kinds(&[word])?, command }
+            }
+            WrittenNotifier::Selected { command, on: OneOrManyKinds::Many(words) } => {
+                Notifier { on: kinds(&words)?, command }
+            }
+        })
     }
 }
 
 fn kinds(words: &[String]) -> Result<Vec<NotificationKind>, String> {
     if words.is_empty() {
-        return Err("`on` names no event; omit it for the default events".to_owned());
+        return Err("`on` names no event; write the command alone for the usual ones".to_owned());
     }
     let mut found = Vec::new();
     for word in words {
@@ -140,39 +101,13 @@ fn kinds(words: &[String]) -> Result<Vec<NotificationKind>, String> {
     Ok(found)
 }
 
-fn webhook(url: String, secret_env: Option<String>) -> Result<NotifierTarget, String> {
-    if !cfg!(feature = "webhook") {
-        return Err(
-            "this `ralph` was built without webhooks; to include them, build it with `cargo \
-                    install --path . --features webhook`"
-                .to_owned(),
-        );
-    }
-    let named = url.strip_prefix('$').is_some_and(|name| !name.is_empty());
-    let web = ["http://", "https://"].iter().any(|start| url.starts_with(start));
-    let address = web && !host(&url).is_empty();
-    if !named && !address {
-        return Err(
-            "`webhook` must be a URL that starts with `https://` or `http://`, or `$NAME` \
-                    for a URL in a variable"
-                .to_owned(),
-        );
-    }
-    Ok(NotifierTarget::Webhook { url, secret_env })
-}
-
 impl From<Notifier> for WrittenNotifier {
-    fn from(notifier: Notifier) -> WrittenNotifier {
-        let words = notifier.on.iter().map(|kind| kind.word().to_owned()).collect();
-        let written =
-            WrittenNotifier { on: Some(OneOrManyKinds::Many(words)), ..WrittenNotifier::default() };
-        match notifier.way {
-            NotifierTarget::Run(command) => WrittenNotifier { run: Some(command), ..written },
-            NotifierTarget::Webhook { url, secret_env } => {
-                WrittenNotifier { webhook: Some(url), secret_env, ..written }
-            }
-            NotifierTarget::Desktop => WrittenNotifier { desktop: Some(true), ..written },
+    fn from(Notifier { on, command }: Notifier) -> WrittenNotifier {
+        if on == NotificationKind::USUAL {
+            return WrittenNotifier::Command(command);
         }
+        let words = on.iter().map(|kind| kind.word().to_owned()).collect();
+        WrittenNotifier::Selected { command, on: OneOrManyKinds::Many(words) }
     }
 }
 
@@ -185,56 +120,33 @@ mod tests {
     }
 
     #[test]
-    fn events_are_a_word_a_list_or_the_default_ones() {
+    fn events_are_a_word_a_list_or_the_usual_ones() {
         let on = |value: Value| read(value).unwrap().on;
-        assert_eq!(on(json!({"run": "x", "on": "parked"})), [NotificationKind::Parked]);
-        assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [NotificationKind::NeedsInput]);
-        assert_eq!(on(json!({"run": "x", "on": "any"})), variants::all::<NotificationKind>());
-        assert_eq!(on(json!({"desktop": true})), NotificationKind::USUAL);
+        assert_eq!(on(json!({"command": "x", "on": "parked"})), [NotificationKind::Parked]);
+        assert_eq!(on(json!({"command": "x", "on": ["parked"]})), [NotificationKind::Parked]);
+        assert_eq!(on(json!({"command": "x", "on": "any"})), variants::all::<NotificationKind>());
+        assert_eq!(on(json!("x")), NotificationKind::USUAL);
     }
 
     #[test]
     fn invalid_entries_are_rejected() {
         for (given, part) in [
-            (json!({"on": "parked"}), "each entry needs exactly one of"),
-            (json!({"run": "x", "desktop": true}), "each entry needs exactly one of"),
-            (json!({"run": "x", "secret_env": "S"}), "each entry needs exactly one of"),
-            (json!({"desktop": false}), "each entry needs exactly one of"),
-            (json!({"run": "x", "on": []}), "names no event"),
-            (
-                json!({"run": "x", "on": "praked"}),
-                "unknown event `praked`; expected one of started",
-            ),
-            (json!({"run": "x", "on": 3}), "`on` must be an event"),
-            (json!({"command": "x"}), "unknown field `command`"),
+            (json!({"on": "parked"}), "must be a command, or a mapping"),
+            (json!({"run": "x"}), "must be a command, or a mapping"),
+            (json!({"command": "x", "on": 3}), "must be a command, or a mapping"),
+            (json!({"command": "x", "on": []}), "names no event"),
+            (json!({"command": "x", "on": "praked"}), "unknown event `praked`; expected one of"),
         ] {
             let error = read(given.clone()).unwrap_err();
             assert!(error.contains(part), "{given}: {error}");
         }
     }
 
-    #[cfg(feature = "webhook")]
-    #[test]
-    fn a_webhook_is_a_url_or_a_variable_and_shows_only_its_host() {
-        let shown = |url: &str| read(json!({"webhook": url})).map(|it| it.way.to_string());
-        let given = concat!("https://me:", "pass@hooks.example.com:8443/T0/B1?key=x");
-        assert_eq!(shown(given).unwrap(), "webhook hooks.example.com:8443");
-        assert_eq!(shown("$CHAT_URL").unwrap(), "webhook $CHAT_URL");
-        for wrong in ["hooks.example.com", "ftp://x", "https://", "$", ""] {
-            assert!(shown(wrong).unwrap_err().contains("must be a URL"), "{wrong}");
-        }
-    }
-
-    #[cfg(not(feature = "webhook"))]
-    #[test]
-    fn a_build_without_webhooks_says_how_to_include_them() {
-        let error = read(json!({"webhook": "https://hooks.example.com"})).unwrap_err();
-        assert!(error.contains("--features webhook"), "{error}");
-    }
-
     #[test]
     fn a_notifier_is_written_as_it_was_read() {
-        let given = json!({"on": ["parked", "finished"], "run": "mail me"});
-        assert_eq!(serde_json::to_value(read(given.clone()).unwrap()).unwrap(), given);
+        for given in [json!("mail me"), json!({"command": "mail me", "on": ["parked", "finished"]})]
+        {
+            assert_eq!(serde_json::to_value(read(given.clone()).unwrap()).unwrap(), given);
+        }
     }
 }
