@@ -73,37 +73,19 @@ pub struct TakeBackArgs {
     pub json: bool,
 }
 
-/// What a pull request has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum PerPart {
-    /// All that landed in the run
-    #[default]
-    Run,
-    /// The tasks of one story
-    Story,
-    /// One task
-    Task,
-}
-
 /// `ralph pr`.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub struct PullRequestArgs {
-    /// What each pull request has
-    #[arg(long, value_name = "PART", value_enum, default_value_t)]
-    pub per: PerPart,
     /// Take an earlier run: 1 is the newest, 2 the one before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
     /// The branch that it is for [default: as the remote says]
     #[arg(long, value_name = "BRANCH")]
     pub base: Option<String>,
-    /// Push the branch and open it, without a question
+    /// Push the branch and open it with `gh`
     #[arg(long)]
     pub push: bool,
     /// Open it as a draft
     #[arg(long)]
     pub draft: bool,
-    /// Print JSON; open nothing
-    #[arg(long, conflicts_with_all = ["push", "draft"])]
-    pub json: bool,
 }

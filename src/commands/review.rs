@@ -76,11 +76,9 @@ pub(super) fn read(invocation: &Invocation) -> Result<ReviewView> {
     Ok(ReviewView::of(to_review(&editor)?))
 }
 
-/// The landed work of a task, with what a pull request says of it.
+/// The landed work of a task.
 pub(super) struct Landing {
     pub(super) item: ReviewItem,
-    pub(super) story: Option<String>,
-    pub(super) description: Option<String>,
     /// The verify commands of the attempt.
     pub(super) verify: Vec<CheckResult>,
     /// Where the attempt was to run, if not on this machine as it is.
@@ -131,9 +129,8 @@ pub(super) fn landings(
         };
         let about = (task.title_line(), editor.store.history().of(id));
         found.extend(ReviewItem::of(entry, about, change.ends(), &facts).map(|item| {
-            let (story, description) = (task.story.clone(), task.description.clone());
             let (verify, run_on) = (ended.evidence.verify.clone(), entry.run_on.clone());
-            Landing { item, story, description, verify, run_on }
+            Landing { item, verify, run_on }
         }));
     }
     Ok(found)

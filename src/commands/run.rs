@@ -12,7 +12,7 @@ use super::{
     background::{self, BackgroundReporter},
     check_filter, filter,
     outlook::{many, notes, uncommitted},
-    pull_request, serve,
+    serve,
 };
 use crate::{
     adapters::{bounded_log::BoundedLog, process, state, terminal},
@@ -34,7 +34,7 @@ use crate::{
     },
     project::{
         attempt::{self, read_prompt},
-        config::{self, ConfigLayer, PullRequests},
+        config::{self, ConfigLayer},
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         workspace::{Workspace, landing_branch},
@@ -65,16 +65,12 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let (workspace, run) = configured(invocation, options.work)?;
     let (wait, tmux) = (options.wait, options.tmux);
     let run = RunOptions { wait, tmux, ..run };
-    let opens_request = workspace.config.pull_request == PullRequests::Run;
     let runner = prepared(workspace, run, output)?;
     let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
     }
     let exit = runner.run()?.exit();
-    if opens_request {
-        pull_request::at_end(invocation);
-    }
     // A script waits for the end; a person looks at it.
     if port.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
         serve::stay()?;

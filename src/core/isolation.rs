@@ -60,16 +60,6 @@ pub enum Retry {
     Fresh,
 }
 
-/// When pull requests are opened without a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PullRequests {
-    /// Never.
-    Never,
-    /// At the end of a run.
-    Run,
-}
-
 /// How the next task is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

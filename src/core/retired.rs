@@ -30,6 +30,8 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Command, "ls", "`ralph status` lists the run and the loops of this repository"),
     (Command, "spawn", "start child processes directly; a run waits for them and ends them"),
     (Command, "notify", "`ralph doctor` tries the commands of the setting `notify`"),
+    (Flag, "pr --per", "`ralph pr` opens one for all that landed; `git cherry-pick` divides it"),
+    (Flag, "pr --json", "`ralph report --json` has what landed"),
     (Flag, "review --calibrate", "nothing replaces it; `ralph review` shows what landed"),
     (Flag, "graph --fold", "`--story`, `--milestone` and `--tag` draw a part of the graph"),
     (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use crate::core::isolation::{PullRequests, Select};
+pub use crate::core::isolation::Select;
 use crate::{
     adapters::git::IntegrationMethod,
     core::{
@@ -227,8 +227,6 @@ settings! { @ [] []
     /// The branch that work lands on, made from HEAD if missing; default: that of the checkout.
     /// Applies from the next run.
     onto: Option<String> = None;
-    /// Push and open a pull request after each `run` in which something landed, or `never`.
-    pull_request: words ["never", "run"] PullRequests = PullRequests::Never;
     /// Whether processes of an agent that outlast `child_wait_timeout` are ended (`kill`) or live on
     /// (`leave`).
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();

@@ -70,7 +70,6 @@ fn every_setting_is_shown_with_its_origin() {
     proof               report                              default
     proof_timeout       30m                                 default
     protect             []                                  default
-    pull_request        never                               default
     queue               parallel                            default
     redact              true                                default
     regenerate          {}                                  default

@@ -428,14 +428,10 @@ proptest! {
     }
 }
 
-/// A remote repository, and a `gh` and a `glab` that keep what they are called with, and open a request of a
-/// branch only once.
+/// A remote repository, and a `gh` that keeps what it is called with, and opens a request of a branch only
+/// once.
 fn with_remote(trial: TestProject) -> TestProject {
-    with_remote_of(trial, "there.git")
-}
-
-fn with_remote_of(trial: TestProject, name: &str) -> TestProject {
-    let there = trial.dir().join(name);
+    let there = trial.dir().join("there.git");
     trial.git(&["init", "--quiet", "--bare", there.to_str().unwrap()]);
     trial.git(&["remote", "add", "origin", there.to_str().unwrap()]);
     trial.git(&["push", "--quiet", "origin", "main"]);
@@ -448,7 +444,6 @@ fn with_remote_of(trial: TestProject, name: &str) -> TestProject {
                  while [ $# -gt 0 ]; do [ \"$1\" != --body-file ] || cp \"$2\" \"$TRIAL_DIR/body\"; shift; done\n\
                  echo https://example.invalid/pull/1\n";
     trial.script(&tools.join("gh"), forge);
-    trial.script(&tools.join("glab"), forge);
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     trial.env("PATH", &path)
 }
@@ -473,85 +468,40 @@ fn a_pull_request_has_the_evidence_and_is_pushed_only_when_asked() {
     );
     let body = fs::read_to_string(trial.sign("body")).unwrap();
     assert!(body.contains("### Landed") && body.contains("The base"), "{body}");
+    trial.run(["pr", "--per", "task"]).code(64).stderr_has("one for all that landed");
 }
 
 #[test]
-fn a_branch_is_pushed_without_a_program_that_opens_requests() {
-    let is_here = |program| std::process::Command::new(program).arg("--version").output().is_ok();
-    if is_here("gh") || is_here("glab") {
+fn a_branch_is_pushed_without_the_program_that_opens_requests() {
+    if std::process::Command::new("gh").arg("--version").output().is_ok() {
         return println!("skipped: a program that opens requests is installed");
     }
     let trial = with_remote(project(GRAPH, "verify: 'true'\n"));
     fs::remove_dir_all(trial.dir().join("tools")).unwrap();
     trial.run(["run"]).graph_complete();
-    let said = trial.run(["pr", "--push"]).code(4).stderr_has("is pushed; `gh` is not here");
+    let said = trial.run(["pr", "--push"]).code(4).stderr_has("is pushed; to open it:");
     assert!(!said.whole().contains("git push origin"));
     assert_eq!(trial.git(&["ls-remote", "--heads", "origin"]).lines().count(), 2);
 }
 
 #[test]
-fn a_merge_request_goes_through_glab_and_a_second_one_of_the_branch_updates_it() {
-    let trial = with_remote_of(project(GRAPH, "verify: 'true'\n"), "gitlab.git");
-    trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
-    trial.run(["pr", "--push"]).code(0).stdout_has("https://example.invalid/pull/1");
-    let called = || fs::read_to_string(trial.sign("called")).unwrap();
-    let made = called();
-    assert!(
-        made.starts_with("mr\ncreate\n--target-branch\nmain\n--source-branch\nnight\n"),
-        "{made}"
-    );
-    assert!(made.contains("### Landed") && made.ends_with("--yes\n"), "{made}");
-    trial.run(["run", "--onto", "night"]).graph_complete();
-    trial.run(["pr", "--push"]).code(0).stderr_has("already exists");
-    let updated = called();
-    assert!(updated.starts_with("mr\nupdate\nnight\n--description\n"), "{updated}");
-    assert!(updated.contains("### Landed before this run"), "{updated}");
-}
-
-#[test]
-fn a_pull_request_per_task_has_the_work_of_that_task_alone() {
-    let graph =
-        "tasks:\n  - {id: a, title: First, story: One}\n  - {id: b, story: One}\n  - {id: c}\n";
-    let trial = with_remote(project(graph, "jobs: 1\nverify: 'true'\n"));
-    besides(&trial, "c", "echo more >> work/b.txt");
-    trial.run(["run"]).graph_complete();
-    let made = trial.run(["pr", "--per", "story", "--json"]).code(0);
-    made.stderr_has("the work of `c` does not fit on `main` alone").stderr_has("work/b.txt");
-    trial.run(["take-back", "c"]).code(0).code_is_any();
-    let made = trial.run(["pr", "--per", "story", "--json"]).json();
-    let one = &made[0];
-    assert_eq!(
-        (&one["branch"], &one["title"]),
-        (&json!("ralph/story-one"), &json!("One: 2 tasks"))
-    );
-    trial.run(["pr", "--per", "story", "--push"]).code(0).code_is_any();
-    // What is there is not pushed again as other commits.
-    trial.run(["pr", "--per", "story", "--push"]).code(0).code_is_any();
-    trial.git(&["fetch", "--quiet", "origin"]);
-    let files = trial.git(&["diff", "--name-only", "origin/main", "origin/ralph/story-one"]);
-    assert_eq!(files, "work/a.txt\nwork/b.txt\n");
-    let made = trial.run(["pr", "--per", "task", "--json"]).json();
-    assert_eq!(made[0]["title"], "First");
-    assert!(made[0]["body"].as_str().unwrap().contains("passed where it landed: `true`"));
-    assert_eq!(made.as_array().unwrap().len(), 2);
-}
-
-#[test]
-fn a_run_may_end_with_a_pull_request_of_the_branch_that_it_lands_on() {
-    let trial = with_remote(project(GRAPH, "pull_request: run\n"));
+fn a_run_may_end_with_a_pull_request_of_its_branch_and_a_second_run_updates_it() {
+    let hook = "hooks: {after_run: '\"$RALPH\" pr --push'}\n";
+    let trial = with_remote(project(GRAPH, hook));
     let main = trial.git(&["rev-parse", "main"]);
+    trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
+    let called = || fs::read_to_string(trial.sign("called")).unwrap();
+    assert!(called().contains("create\n") && called().contains("--head\nnight\n"), "{}", called());
     trial.run(["run", "--onto", "night"]).graph_complete();
-    let called = fs::read_to_string(trial.sign("called")).unwrap();
-    assert!(called.contains("--head\nnight\n"), "{called}");
+    assert!(called().starts_with("pr\nedit\nnight\n--body-file\n"), "{}", called());
+    let body = fs::read_to_string(trial.sign("body")).unwrap();
+    assert!(body.contains("### Landed before this run"), "{body}");
     assert_eq!(trial.git(&["rev-parse", "main"]), main);
     let heads = trial.git(&["ls-remote", "--heads", "origin", "night"]);
     assert!(heads.contains(trial.git(&["rev-parse", "night"]).trim()), "{heads}");
     let all = trial.run(["diff", "--stat"]).code(0).out();
-    assert!(all.contains("4 files changed"), "{all}");
+    assert!(all.contains("3 files changed"), "{all}");
     trial.run(["land"]).code(0).stdout_has("`git merge night` brings it here");
     trial.run(["take-back", "last"]).code(0).stdout_has("taken back from night");
     trial.run(["review"]).code(0).stdout_has("base");
-    fs::remove_file(trial.sign("called")).unwrap();
-    trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
-    assert!(!trial.sign("called").exists(), "nothing landed");
 }
