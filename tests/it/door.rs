@@ -154,8 +154,7 @@ fn a_flood_of_requests_is_bounded() {
     let before = threads();
     // These connect and send nothing.
     let idle: Vec<TcpStream> =
-        (0..1000).map_while(|_| TcpStream::connect(trial.address).ok()).collect();
-    assert!(idle.len() > 500, "{}", idle.len());
+        (0..300).map(|_| TcpStream::connect(trial.address).unwrap()).collect();
     let wrong = format!("sha256={}", "0".repeat(64));
     for _ in 0..200 {
         let answer = trial.send(&request(now(), &wrong, "x"));

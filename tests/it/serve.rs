@@ -338,10 +338,10 @@ fn hostile_clients_do_not_block_a_browser() {
     let server = Server::of(simple(), &[]);
     let mut events = server.events(None);
     assert_eq!(next_event(&mut events).1, "snapshot");
-    let connect = || TcpStream::connect(server.address).ok();
-    // Connections that send nothing, half a head, and a body that never comes.
-    let mut idle: Vec<TcpStream> = (0..1000).map_while(|_| connect()).collect();
-    assert!(idle.len() > 500, "{}", idle.len());
+    // Connections that send nothing, half a head, and a body that never comes: several times as many as
+    // the server keeps, and fewer than this process may have files.
+    let mut idle: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for (number, stream) in idle.iter_mut().enumerate() {
         let part: &[u8] = match number % 3 {
             0 => b"",
