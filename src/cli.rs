@@ -178,15 +178,6 @@ pub enum Command {
         /// A command, or `agents` for the commands that agents and scripts call
         topic: Vec<String>,
     },
-    /// Starts an agent in a terminal of its own and waits for it
-    #[command(name = "__pane", hide = true)]
-    Pane(Flags<PaneArgs>),
-    /// Runs an agent inside its terminal
-    #[command(name = "__in-pane", hide = true)]
-    InPane {
-        /// The folder of the pane
-        folder: PathBuf,
-    },
     /// Enters a sandbox and becomes the command
     #[command(name = "__confine", hide = true)]
     Confine {

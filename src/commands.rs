@@ -22,7 +22,6 @@ mod mcp;
 mod merge_driver;
 mod page_data;
 mod outlook;
-mod pane;
 mod printed;
 mod probe;
 mod prompt;
@@ -92,8 +91,6 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Spawn(_)
             | Command::Relayed { .. }
             | Command::Demo(_)
-            | Command::Pane(_)
-            | Command::InPane { .. }
             | Command::Guard
             | Command::Worker
     )
@@ -206,8 +203,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Completions(Flags(options)) => printed::completions(&options.shell),
         Command::Man(Flags(options)) => printed::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),
-        Command::Pane(Flags(options)) => pane::run(&options),
-        Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => guard(),
         Command::Work { step, spec } => worker::work(step, &spec),
         Command::Confine { orders, argv } => confine(&orders, &argv),

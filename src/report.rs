@@ -8,3 +8,4 @@ pub mod heartbeat;
 pub mod notify;
 pub mod page;
 pub mod plain;
+pub mod window;

@@ -39,7 +39,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Signal, getpgrp, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
@@ -55,16 +54,12 @@ pub use program::{absolute, resolve};
 pub use protocol::{GuardianCommand, GuardianSpec, WorkerFiles, sent_sign};
 pub use sign_of_life::SignsOfLife;
 pub use tree::{
-    Member, end_tree, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,
-    outlast_children, sweep, wake_guardians, works_in,
+    Member, end_tree, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live, sweep,
+    wake_guardians, works_in,
 };
 
 /// The variables by which Claude Code detects that it runs inside another Claude Code.
 pub const NESTED: [&str; 2] = ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"];
-
-/// The variable with the attempt's name for processes that only provide the agent's terminal; the
-/// agent does not get it.
-pub const PANE: &str = "RALPH_PANE";
 
 /// The command to start, and the files for its input and output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,24 +223,8 @@ pub fn own_identity() -> Identity {
 ///
 /// # Errors
 /// System errors.
-pub fn sign(record: &Path) -> io::Result<OwnedFd> {
+fn sign(record: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::io::dup(File::open(record)?)?)
-}
-
-/// Sends TERM to the group of this process.
-pub fn terminate_own_group() {
-    signal_own_group(&[Signal::TERM, Signal::CONT]);
-}
-
-/// Kills the group of this process, including itself.
-pub fn kill_own_group() {
-    signal_own_group(&[Signal::KILL]);
-}
-
-fn signal_own_group(signals: &[Signal]) {
-    for signal in signals {
-        let _ = kill_process_group(getpgrp(), *signal);
-    }
 }
 
 /// Makes this process the parent of the orphans of its descendants, so that the children of a
@@ -253,17 +232,6 @@ fn signal_own_group(signals: &[Signal]) {
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-/// Replaces standard input, output and error of this process by `/dev/null`.
-///
-/// # Errors
-/// System errors.
-pub fn close_stdio() -> io::Result<()> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
 /// Whether this process has root privileges; Claude Code refuses to skip permissions with them.

@@ -218,7 +218,7 @@ pub struct AttachArgs {
     /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Start with the last N lines; in tmux, with the whole screen
+    /// Start with the last N lines
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
     /// The loop.

@@ -127,7 +127,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = DEFAULT_PORT_TEXT)]
     pub serve: Option<u16>,
-    /// Run each agent in a tmux window, for `ralph attach`
+    /// Give each agent a terminal, and show it in a tmux window
     #[arg(long, conflicts_with = "run_on")]
     pub tmux: bool,
     /// Where the run goes.
@@ -150,28 +150,6 @@ pub struct TonightArgs {
     /// The run.
     #[command(flatten)]
     pub work: RunWorkArgs,
-}
-
-/// `ralph __pane`.
-#[derive(Debug, Args)]
-pub struct PaneArgs {
-    /// The folder to create for the pane
-    pub folder: PathBuf,
-    /// The title of the window
-    #[arg(long)]
-    pub title: String,
-    /// The file with the prompt
-    #[arg(long)]
-    pub prompt: PathBuf,
-    /// The record of the attempt
-    #[arg(long)]
-    pub record: PathBuf,
-    /// The interval for checking the screen, if it is checked
-    #[arg(long, value_parser = duration::parse)]
-    pub look: Option<Duration>,
-    /// The command of the agent
-    #[arg(last = true, required = true)]
-    pub argv: Vec<String>,
 }
 
 /// `ralph prompt`.
@@ -313,7 +291,7 @@ pub struct LoopArgs {
     /// Run iterations there: local, sandbox, or with `--isolated` one of `executors`
     #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
     pub run_on: Option<String>,
-    /// Run each agent in a tmux window, for `ralph attach`
+    /// Give each agent a terminal, and show it in a tmux window
     #[arg(long)]
     pub tmux: bool,
     /// Where the loop goes.

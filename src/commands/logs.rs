@@ -14,7 +14,6 @@ use crate::{
     adapters::{
         journal::{Journal, JournalPosition},
         terminal::{self, Paint},
-        tmux,
     },
     cli::{AttachArgs, LogsArgs},
     core::{
@@ -27,7 +26,7 @@ use crate::{
         graph::task::TaskId,
         history::{History, attempt_log::LogDetail},
     },
-    project::{attempt::AttemptRecord, workspace::Workspace},
+    project::workspace::Workspace,
     view::{lines, log::JournalLog, run::Standing},
 };
 use listen::{ListenOptions, OutputForm};
@@ -177,11 +176,10 @@ impl LogsPage {
     }
 }
 
-/// Follows the run until it ends or the user detaches. The run is not affected. With `--tmux`, opens the
-/// window of an agent instead, if only one is meant.
+/// Follows the run until it ends or the user detaches. The run is not affected.
 ///
 /// # Errors
-/// No attempt is running, or none at that task; errors of the disk and of tmux.
+/// No attempt is running, or none at that task; errors of the disk.
 pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let about = RecordFilter::new(options.id.as_deref(), None)?;
@@ -213,23 +211,6 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
         };
         return fail(Exit::Error, message);
     }
-    let is_one = about.task.is_some() || open.len() == 1;
-    if terminal::is_interactive()
-        && is_one
-        && let Some(server) = window(&workspace, &about)
-    {
-        if tmux::is_around() {
-            return fail(
-                Exit::Error,
-                format!(
-                    "this terminal is already inside tmux; use another terminal, or nest with `TMUX= \
-                 ralph attach{}` and detach with C-b C-b d",
-                    workspace.place.flag()
-                ),
-            );
-        }
-        return Err(server.attach().into());
-    }
     without_reader(listen::listen(
         &workspace,
         ListenOptions {
@@ -240,15 +221,6 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
             attached: true,
         },
     ))
-}
-
-/// The tmux server of a wanted attempt, if its agent runs in a window.
-fn window(workspace: &Workspace, about: &RecordFilter) -> Option<tmux::Server> {
-    let records: Vec<AttemptRecord> = workspace.state.peek();
-    let wanted =
-        |record: &&AttemptRecord| about.task.as_ref().is_none_or(|id| *id == record.task_id);
-    let folders = records.iter().filter(wanted).filter_map(|record| record.pane.as_deref());
-    folders.map(tmux::Server::of).find(tmux::Server::runs)
 }
 
 /// The interval for polling the journal.

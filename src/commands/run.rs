@@ -44,6 +44,7 @@ use crate::{
         heartbeat::{AwakeReporter, HeartbeatReporter},
         notify::NotifyReporter,
         plain::PlainReporter,
+        window::WindowReporter,
     },
     runner::{self, Reporter, RunOptions, Runner},
     view::{
@@ -300,13 +301,16 @@ pub(super) fn runner(
     };
     let keep_awake = workspace.config.keep_awake;
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
-    let reporters: Vec<Box<dyn Reporter>> = vec![
+    let windows = options.tmux.then(|| WindowReporter::new(&workspace));
+    let windows = windows.map(|windows| Box::new(windows) as Box<dyn Reporter>);
+    let reporters: [Box<dyn Reporter>; 5] = [
         Box::new(PlainReporter::dated(log, outputs)),
         Box::new(HeartbeatReporter::new(heartbeat)),
         Box::new(notify),
         Box::new(AwakeReporter::new(keep_awake, verbosity == Verbosity::Quiet)),
         view,
     ];
+    let reporters = reporters.into_iter().chain(windows).collect();
     let flag = workspace.place.flag();
     let runner = Runner::new(workspace, file, options, reporters)?;
     if terminal::stderr_is_terminal() && !detached && verbosity != Verbosity::Quiet {

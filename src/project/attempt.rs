@@ -294,7 +294,7 @@ pub fn begin(
         call: None,
         agent: None,
         guardian: None,
-        pane: None,
+        terminal: false,
         noted: 0,
         status_word: None,
         locks: Vec::new(),

@@ -14,10 +14,7 @@ use super::{
     process_spec::{self, ProcessKind},
 };
 use crate::{
-    adapters::{
-        process::{NotStarted, ProcessSpec},
-        tmux,
-    },
+    adapters::process::{NotStarted, ProcessSpec},
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -274,7 +271,7 @@ impl NextAttempt<'_> {
         let record = AttemptRecord {
             call,
             terms: Some(AcceptanceCriteria::of(task, required)),
-            pane: cx.options.tmux.then(tmux::folder),
+            terminal: cx.options.tmux,
             status_word: Some(file.status_word(number).unwrap_or_default()),
             run_on: Some(run_on).filter(|name| name != LOCAL),
             ..record

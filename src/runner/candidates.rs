@@ -190,7 +190,7 @@ fn own_record(record: &AttemptRecord, number: u32) -> AttemptRecord {
         candidate: Some(number),
         agent: None,
         guardian: None,
-        pane: None,
+        terminal: false,
         ..record.clone()
     }
 }

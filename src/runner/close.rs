@@ -106,7 +106,7 @@ pub(super) fn end_unguarded(
     }
     // All processes that it guarded are now our children, marked or not, and no git of ours
     // runs here.
-    let (swept, immortal) = process::sweep(None);
+    let (swept, immortal) = process::sweep();
     ended.extend(swept.into_iter().map(|member| member.name));
     (ended, immortal)
 }

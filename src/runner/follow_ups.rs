@@ -38,7 +38,7 @@ use crate::{
 /// and its output in a terminal does not name it.
 pub(super) fn most(cx: &RunContext, graph: &TaskGraph, record: &AttemptRecord) -> FollowUps {
     let can = record.call.as_ref().is_some_and(AgentCommand::can_resume)
-        && record.pane.is_none()
+        && !record.terminal
         && processes::executor_of(cx, record, None).is_ok_and(|executor| executor.is_here());
     let task = task_of(graph, record);
     let limits = attempts::limits_of(cx, task.as_ref(), &ProcessKind::Agent(None));

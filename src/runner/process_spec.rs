@@ -1,10 +1,10 @@
 //! The process to start for an attempt: the command, its environment and its files.
 
-use std::{env, path::Path, time::Duration};
+use std::{env, path::Path};
 
 use crate::{
     adapters::{
-        process::{self, NESTED, PANE, ProcessSpec},
+        process::{NESTED, ProcessSpec},
         service_manager,
     },
     core::{
@@ -111,38 +111,6 @@ pub(super) fn check(mut agent: ProcessSpec, command: &str, dir: &Path, log: &Pat
         dir: dir.to_owned(),
         ..agent
     }
-}
-
-/// Returns a process that runs the agent of `spec` in a terminal and exits with its status.
-pub(super) fn in_pane(
-    spec: ProcessSpec,
-    folder: &Path,
-    record: &AttemptRecord,
-    sign: &Path,
-    idle: Option<Duration>,
-) -> ProcessSpec {
-    /// The longest and the shortest interval between two looks at the screen.
-    const LOOK: Duration = Duration::from_secs(2);
-    const OFTEN: Duration = Duration::from_millis(100);
-    let shown = |path: &Path| path.display().to_string();
-    let mut argv = vec![
-        shown(&process::own_program()),
-        "__pane".to_owned(),
-        shown(folder),
-        format!("--title={} attempt {}", record.task_id, record.attempt),
-        format!("--prompt={}", shown(&spec.stdin)),
-        format!("--record={}", shown(sign)),
-    ];
-    let look = idle.map(|idle| (idle / 4).clamp(OFTEN, LOOK));
-    argv.extend(look.map(|look| format!("--look={}ms", look.as_millis())));
-    argv.push("--".to_owned());
-    argv.extend(spec.argv);
-    let mut env = spec.env;
-    env.push((PANE.to_owned(), record.mark()));
-    let mut env_remove = spec.env_remove;
-    // These belong to the terminal in which this run may itself run.
-    env_remove.extend(["TMUX", "TMUX_PANE"].map(str::to_owned));
-    ProcessSpec { argv, env, env_remove, ..spec }
 }
 
 /// Git's background maintenance calls `setsid` and outlives the attempt that caused it.

@@ -57,7 +57,7 @@ pub(super) struct ProcessHandle {
     /// The output of the process.
     pub(super) output: Follow,
     /// Whether the process has its own terminal.
-    pub(super) in_pane: bool,
+    pub(super) has_terminal: bool,
     /// The last reported activity.
     pub(super) doing: Option<String>,
     /// What its provider said last of its usage limit.
@@ -92,7 +92,7 @@ impl ProcessHandle {
         ProcessHandle {
             process,
             output: Follow::new(stdout, format),
-            in_pane: false,
+            has_terminal: false,
             doing: None,
             limit: None,
             result: None,
@@ -320,7 +320,7 @@ impl Processes {
             let usage = (limit.filter(|_| is_limit_new), cost);
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
-            if handle.in_pane {
+            if handle.has_terminal {
                 doing = doing.map(|doing| terminal::plain(&doing).into_owned());
             }
             let is_result_new = std::mem::replace(&mut handle.result, result) != result;

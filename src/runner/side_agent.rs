@@ -139,7 +139,7 @@ impl SideAgents {
         let target = record.slot.as_ref().map(|slot| slot.target.clone()).unwrap_or_default();
         let slot = SlotAssignment { path: pool.review(number), target, landing: None };
         let (folder, slot, call) = (Some(log.clone()), Some(slot), Some(call));
-        Ok((number, AttemptRecord { log, folder, slot, call, pane: None, ..record.clone() }))
+        Ok((number, AttemptRecord { log, folder, slot, call, terminal: false, ..record.clone() }))
     }
 
     /// Prepares the slot of an agent with this commit; its process follows, unless `check` finds a

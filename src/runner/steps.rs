@@ -15,15 +15,12 @@ use super::{
     follow_ups,
     graph::{self, Correction, EditTime},
     graph_copy,
-    process_spec::{self, ProcessKind},
+    process_spec::ProcessKind,
     processes::{self, ProcessHandle, SpawnedProcess, executor_for, spawn_at},
     slots,
 };
 use crate::{
-    adapters::{
-        process::{Closed, GuardianSpec, Member, NotStarted},
-        tmux,
-    },
+    adapters::process::{Closed, GuardianSpec, Member, NotStarted},
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
         event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
@@ -146,14 +143,9 @@ impl Runner {
         }
         let executor = executor_for(cx, &record, kind, &spec);
         let merge = self.slots.pool.merge(self.core.run.landing().slot_of(id));
-        let (mut spec, log) = attempts::spec_of(cx, spec, &record, kind, merge.clone());
+        let (spec, log) = attempts::spec_of(cx, spec, &record, kind, merge.clone());
         let task = graph.number(&id.task_id).map(|number| graph.task(number));
         let limits = attempts::limits_of(cx, task, kind);
-        let sign = cx.workspace.state.attempt(&record.name());
-        let pane = record.pane.clone().filter(|_| is_agent);
-        if let Some(folder) = &pane {
-            spec = process_spec::in_pane(spec, folder, &record, &sign, limits.idle);
-        }
         if let ProcessKind::Check(CheckPurpose::Trial(_), number, _) = kind {
             slots::note_trial_setup(&cx.workspace, &merge, *number)?;
         }
@@ -163,7 +155,7 @@ impl Runner {
         let guard = GuardianSpec {
             idle: limits.idle,
             is_restless: is_agent && record.call.as_ref().is_some_and(AgentCommand::is_restless),
-            screen: pane.as_deref().map(tmux::screen),
+            terminal: is_agent && record.terminal,
             ..cx.guarded(spec, &record, is_agent)
         };
         let stdout = guard.spec.stdout.clone();
@@ -192,8 +184,9 @@ impl Runner {
         let format = if is_agent { call.output } else { Format::Text };
         let seen = (record.base.clone(), record.dirty.clone());
         let handle = ProcessHandle::new(process, (stdout, format), seen);
-        let in_pane = record.pane.is_some();
-        let handle = ProcessHandle { in_pane, log, verifies, graph: stamp, on_its_way, ..handle };
+        let has_terminal = is_agent && record.terminal;
+        let handle =
+            ProcessHandle { has_terminal, log, verifies, graph: stamp, on_its_way, ..handle };
         self.processes.insert(id.clone(), handle);
         self.attempts.insert(record);
         Ok(Some(Input::ProcessStarted(id.clone(), limits, start)))

@@ -239,10 +239,7 @@ fn run_started(at: &EventContext<'_>, begun: &Begun) -> Vec<Line> {
         .plain
         .as_ref()
         .map_or_else(String::new, |plain| LoopPaths::of_loop(plain.name.clone()).flag());
-    let windows = format!(
-        "each agent has a tmux window: `ralph attach{flag}` in another terminal opens it, C-b d \
-         leaves it"
-    );
+    let windows = format!("each agent has a tmux window; `ralph attach{flag}` shows the same here");
     let faint = [at.verbose.then_some(started), begun.tmux.then_some(windows)];
     faint.into_iter().flatten().map(|text| line(Style::Faint, text)).collect()
 }

@@ -13,10 +13,10 @@ use std::{
 
 use duct::unix::HandleExt;
 
-use super::{Identity, NESTED, PANE, group, own_file, own_program};
+use super::{Identity, NESTED, group, own_file, own_program};
 use crate::{core::verdict::Outcome, regular_file};
 
-/// A running command in the foreground: a child agent, the agent of a pane, or a scheduled run.
+/// A running command in the foreground: a child agent, or a scheduled run.
 #[derive(Debug)]
 pub struct Foreground {
     handle: duct::Handle,
@@ -129,8 +129,7 @@ pub fn leave_streams(log: &Path) -> io::Result<()> {
 /// A command in `dir` that does not count as a part of an agent.
 fn outside(command: &duct::Expression, dir: &Path) -> duct::Expression {
     let command = command.dir(dir).env("PWD", dir);
-    let own = NESTED.into_iter().chain([PANE]);
-    own.fold(command, |command, name| command.env_remove(name))
+    NESTED.into_iter().fold(command, |command, name| command.env_remove(name))
 }
 
 /// Runs a shell command to its end, with this process's own input and output.

@@ -129,7 +129,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
     }
     let end = guard.ended(end);
     // What still runs here only carried, and may hold up what follows.
-    let (_, immortal) = tree::sweep(None);
+    let (_, immortal) = tree::sweep();
     lock(&guard.arrivals).close();
     guard.streams.drain();
     let closed = Closed { immortal: end.closed.immortal + immortal, ..end.closed };
@@ -182,7 +182,7 @@ impl<'a> CarriedGuard<'a> {
         let secrets = brief.redact.then(|| secrets(&brief.spec));
         let count: Arc<AtomicU64> = Arc::default();
         let (streams, stdout, stderr) =
-            Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
+            Streams::open(&brief.spec, brief.terminal, secrets.as_ref(), &Arc::default())?;
         let folder = brief.spec.env.iter().find(|(name, _)| name == TASK_DIR);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),

@@ -7,7 +7,7 @@
 use std::{
     fs,
     io::{self, BufRead},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +21,7 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Closed, PANE, ProcessNews, StartFault,
+    Closed, ProcessNews, StartFault,
     carried::{self, GuardedEnd},
     group::Process,
     protocol::{
@@ -51,12 +51,10 @@ enum GuardianMessage {
     Ended(Outcome),
 }
 
-/// The signs of life of a tree: output and processor time; of a tree with a terminal, only the
-/// screen.
+/// The signs of life of a tree: output and processor time.
 struct Pulse {
     /// Bytes of output so far.
     printed: Arc<AtomicU64>,
-    screen: Option<PathBuf>,
     /// The process group whose processor time is no sign of life.
     restless: Option<u32>,
     seen: (u64, u64),
@@ -65,9 +63,9 @@ struct Pulse {
 }
 
 impl Pulse {
-    fn new(screen: Option<PathBuf>) -> Pulse {
+    fn new() -> Pulse {
         let printed = Arc::default();
-        Pulse { printed, screen, restless: None, seen: (0, 0), last: Instant::now(), told: false }
+        Pulse { printed, restless: None, seen: (0, 0), last: Instant::now(), told: false }
     }
 
     fn beat(&mut self) {
@@ -79,16 +77,8 @@ impl Pulse {
         /// Timers of an idle interpreter use a little time as well: a few hundredths of a second in
         /// five seconds do not count.
         const RESTLESS: u64 = 5;
-        let (shown, ticks) = match &self.screen {
-            None => {
-                let printed = self.printed.load(Ordering::Relaxed);
-                (printed, tree::ticks_of_tree(std::process::id(), self.restless))
-            }
-            Some(screen) => {
-                let text = fs::read_to_string(screen).unwrap_or_default();
-                (text.trim().parse().unwrap_or(0), 0)
-            }
-        };
+        let shown = self.printed.load(Ordering::Relaxed);
+        let ticks = tree::ticks_of_tree(std::process::id(), self.restless);
         let (before, used) = self.seen;
         if shown != before || ticks.abs_diff(used) > RESTLESS {
             self.beat();
@@ -146,7 +136,7 @@ pub fn run() -> io::Result<()> {
 /// Guards an agent on this machine. Returns none if it was not started, which is told.
 fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
-    let mut pulse = Pulse::new(brief.screen.clone());
+    let mut pulse = Pulse::new();
     let started = relay::listen(&brief.spec)
         .and_then(|relay| Ok((start(brief, outbox.clone(), &pulse.printed)?, relay)));
     let ((agent, streams), relay) = match started {
@@ -164,14 +154,11 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
         let message = order.map_or(GuardianMessage::Alone, GuardianMessage::Order);
         let _ = outbox.send(message);
     });
-    let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
-    let pane = pane.map(|(name, value)| format!("{name}={value}"));
     let mut guard = Guard {
         agent,
         inbox,
         pulse,
         idle: brief.idle,
-        pane,
         frozen: false,
         cancelled: false,
         fate: None,
@@ -195,7 +182,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (swept, immortal) = if spared || crate::core::known_bug::is_on("kill-only-the-group") {
         (Vec::new(), 0)
     } else {
-        tree::sweep(guard.pane.as_deref())
+        tree::sweep()
     };
     crash::point("guard.swept");
     if spared {
@@ -229,8 +216,6 @@ struct Guard {
     pulse: Pulse,
     /// The time without a sign of life after which the runner is notified.
     idle: Option<Duration>,
-    /// The environment entry of the processes that only provide the agent's terminal.
-    pane: Option<String>,
     frozen: bool,
     /// Whether a person stopped the run.
     cancelled: bool,
@@ -270,15 +255,11 @@ impl Guard {
         }
         let mut told = Vec::new();
         while self.fate.is_none_or(|fate| fate == GuardianFate::Asked) {
-            let mut left = tree::descendants(std::process::id());
+            let left = tree::descendants(std::process::id());
             if left.is_empty() {
                 return Ok(());
             }
-            // That ends by itself once the agent is gone.
-            if let Some(pane) = &self.pane {
-                left.retain(|member| !tree::has_entry(member.pid, pane));
-            }
-            if !left.is_empty() && left != told {
+            if left != told {
                 tell_news(ProcessNews::Left(left.clone()))?;
                 told = left;
             }
@@ -337,9 +318,9 @@ fn start(
     let secrets = brief.redact.then(|| secrets(&brief.spec));
     let secrets = secrets.as_ref();
     let (streams, stdout, stderr) = match &brief.output {
-        OutputRoute::Files => Streams::open(&brief.spec, secrets, printed),
+        OutputRoute::Files => Streams::open(&brief.spec, brief.terminal, secrets, printed),
         OutputRoute::Notices { kept } => {
-            Streams::open_into(&brief.spec, secrets, printed, |path| {
+            Streams::open_into(&brief.spec, brief.terminal, secrets, printed, |path| {
                 let is_stdout = path == brief.spec.stdout;
                 let name = if is_stdout { OutputName::Stdout } else { OutputName::Stderr };
                 let copy = kept.as_ref().map(|dir| KeptOutput::create(&dir.join(name.file_name())));

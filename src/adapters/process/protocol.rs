@@ -52,9 +52,9 @@ pub struct GuardianSpec {
     pub is_restless: bool,
     /// Whether secrets are removed from the output. Their values are in the agent's environment.
     pub redact: bool,
-    /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
-    /// change of the screen is then the only sign of life.
-    pub screen: Option<PathBuf>,
+    /// Whether the agent prints on a terminal of its own.
+    #[serde(default)]
+    pub terminal: bool,
     /// The way to the agent, if it runs somewhere else.
     pub carrier: Option<Carrier>,
     /// What happens to the output.
@@ -73,7 +73,7 @@ impl GuardianSpec {
             idle: None,
             is_restless: false,
             redact,
-            screen: None,
+            terminal: false,
             carrier: None,
             output: OutputRoute::Files,
             sign: None,

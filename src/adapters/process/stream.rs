@@ -23,7 +23,10 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    io::{Errno, ioctl_fionread},
+    fs::{Mode, OFlags},
+    io::{Errno, FdFlags, ioctl_fionread},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
 };
 
 use super::ProcessSpec;
@@ -71,17 +74,20 @@ type Shared = Arc<Mutex<Option<OutputStream>>>;
 
 impl Streams {
     /// Opens the files of `spec` and drains into them what is written to the two pipes, its
-    /// standard output and standard error. Bytes are added to `taken` as they arrive; what
+    /// standard output and standard error; or to one `terminal` for both. Bytes are added to `taken` as they arrive; what
     /// `secrets` finds is not written.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn open(
         spec: &ProcessSpec,
+        terminal: bool,
         secrets: Option<&Redactor>,
         taken: &Arc<AtomicU64>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
-        Streams::open_into(spec, secrets, taken, |path| Ok(Box::new(KeptOutput::create(path)?)))
+        Streams::open_into(spec, terminal, secrets, taken, |path| {
+            Ok(Box::new(KeptOutput::create(path)?))
+        })
     }
 
     /// Like [`open`](Streams::open), with another receiver than each of the files.
@@ -90,6 +96,7 @@ impl Streams {
     /// I/O errors, and those of `sink`.
     pub(super) fn open_into(
         spec: &ProcessSpec,
+        terminal: bool,
         secrets: Option<&Redactor>,
         taken: &Arc<AtomicU64>,
         sink: impl Fn(&Path) -> io::Result<Box<dyn ByteSink>>,
@@ -97,7 +104,7 @@ impl Streams {
         let (done, drained) = mpsc::channel();
         let (mut streams, mut readers) = (Vec::new(), Vec::new());
         let mut open = |path: &Path| -> io::Result<PipeWriter> {
-            let (reader, writer) = io::pipe()?;
+            let (reader, writer) = if terminal { self::terminal()? } else { io::pipe()? };
             // The system may allow no more than the usual size.
             #[cfg(target_os = "linux")]
             let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
@@ -115,8 +122,8 @@ impl Streams {
             Ok(writer)
         };
         let stdout = open(&spec.stdout)?;
-        let stderr =
-            if spec.stderr == spec.stdout { stdout.try_clone()? } else { open(&spec.stderr)? };
+        let is_one = terminal || spec.stderr == spec.stdout;
+        let stderr = if is_one { stdout.try_clone()? } else { open(&spec.stderr)? };
         Ok((Streams { shared: streams, readers, drained }, stdout, stderr))
     }
 
@@ -150,6 +157,20 @@ impl Streams {
     pub(super) fn cut(self) {
         self.shared.iter().for_each(close);
     }
+}
+
+/// Opens a terminal: the side that shows, and the side that is printed on.
+fn terminal() -> io::Result<(PipeReader, PipeWriter)> {
+    const SIZE: Winsize = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+    let shown = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    grantpt(&shown)?;
+    unlockpt(&shown)?;
+    tcsetwinsize(&shown, SIZE)?;
+    rustix::io::fcntl_setfd(&shown, FdFlags::CLOEXEC)?;
+    let name = ptsname(&shown, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let printed = rustix::fs::open(name.as_c_str(), flags, Mode::empty())?;
+    Ok((shown.into(), printed.into()))
 }
 
 /// Drains a stream to its end. What cannot be written is dropped.

@@ -140,9 +140,8 @@ pub(super) fn processes() -> Vec<u32> {
 
 /// Ends every descendant of this process, which must be a subreaper, so that orphans of dying
 /// processes become its children; running guardians and their descendants are left alone. Returns
-/// the processes that were killed, without those with the entry `pane` in their environment, and
-/// the number of those that did not die in time.
-pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
+/// the processes that were killed, and the number of those that did not die in time.
+pub fn sweep() -> (Vec<Member>, usize) {
     /// A process in an uninterruptible wait does not die at once; one that never does is reported.
     const PATIENCE: Duration = Duration::from_secs(10);
     /// While a spared child stays, the system does not report that there is no other child; so this
@@ -160,10 +159,7 @@ pub fn sweep(pane: Option<&str>) -> (Vec<Member>, usize) {
         let family = descendants_without(own, &guardians);
         quiet = if family.is_empty() && !guardians.is_empty() { quiet + 1 } else { 0 };
         for member in &family {
-            // The environment of a dead process cannot be read.
-            let is_agents = pane.is_none_or(|pane| !has_entry(member.pid, pane));
             if signal_if(member.pid, Signal::KILL, || is_living(member.pid))
-                && is_agents
                 && killed.iter().all(|known| known.pid != member.pid)
             {
                 killed.push(member.clone());
@@ -236,22 +232,6 @@ pub fn is_childless() -> bool {
     let looked =
         waitid(WaitId::All, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
     looked.is_err_and(|error| error == Errno::CHILD)
-}
-
-/// Waits until this process, which must be a subreaper, has no child, and returns whether that
-/// happened in time.
-pub fn outlast_children(limit: Duration) -> bool {
-    const LONGEST: Duration = Duration::from_millis(250);
-    let began = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    while reap() {
-        if began.elapsed() >= limit {
-            return false;
-        }
-        thread::sleep(pause);
-        pause = LONGEST.min(pause * 2);
-    }
-    true
 }
 
 /// Reaps every dead child; returns false once there is no child at all.
@@ -334,7 +314,7 @@ fn is_living(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.alive() && stat.parent != 0)
 }
 
-pub(super) fn has_entry(pid: u32, entry: &str) -> bool {
+fn has_entry(pid: u32, entry: &str) -> bool {
     read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     })

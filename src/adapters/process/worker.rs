@@ -270,7 +270,7 @@ impl Worker {
             spec: there::process(task.spec, place.slot, prompt.clone(), &programs),
             record: record.clone(),
             exit: end.map(KeptEnd::exit),
-            screen: None,
+            terminal: false,
             output: OutputRoute::Notices { kept: end.map(|end| end.dir().to_owned()) },
             ..task
         };
@@ -310,7 +310,7 @@ impl Worker {
         if closed.outcome.is_none() {
             // Ends what a killed guardian could not.
             let mut killed = tree::kill_marked(None, &record);
-            let (swept, immortal) = tree::sweep(None);
+            let (swept, immortal) = tree::sweep();
             killed.extend(swept);
             closed.swept = killed.into_iter().map(|member| member.name).collect();
             closed.immortal = immortal;
@@ -396,7 +396,7 @@ impl Worker {
             }
             NotStarted::Unguarded => {
                 tree::kill_marked(None, record);
-                tree::sweep(None);
+                tree::sweep();
                 ("its guardian was killed".to_owned(), None)
             }
         };

@@ -20,7 +20,7 @@ use crate::{
         agent_output,
         git::{self, Repo},
         process::{self, AgentProcess, Identity},
-        terminal, tmux,
+        terminal,
     },
     core::{
         agents::{
@@ -107,8 +107,9 @@ pub struct AttemptRecord {
     pub agent: Option<Identity>,
     /// The guardian of its process.
     pub guardian: Option<Identity>,
-    /// The folder of its agent's terminal, if it has one.
-    pub pane: Option<PathBuf>,
+    /// Whether its agent prints on a terminal.
+    #[serde(default)]
+    pub terminal: bool,
     /// The number of its notes that the run has journalled, because the attempt could not.
     #[serde(default)]
     pub noted: usize,
@@ -352,7 +353,7 @@ impl AttemptRecord {
         // Intermediate messages of typed output are not a result.
         let words = transcript.message.filter(|_| matches!(format, Format::Text | Format::Aider));
         let text = result.or(words).or(last).unwrap_or_default();
-        if self.pane.is_some() { terminal::plain(&text).into_owned() } else { text }
+        if self.terminal { terminal::plain(&text).into_owned() } else { text }
     }
 
     /// Returns the end of the agent's standard error, if its output is plain text. The result of an
@@ -390,14 +391,11 @@ impl AttemptRecord {
         removed.map(shown).collect()
     }
 
-    /// Removes the record and the terminal of a closed attempt.
+    /// Removes the record of a closed attempt.
     ///
     /// # Errors
     /// Errors of the disk.
     pub fn forget(&self, workspace: &Workspace) -> Result<()> {
-        if let Some(folder) = &self.pane {
-            tmux::remove(folder);
-        }
         workspace.state.remove_attempt(&self.name()).context("close the attempt")
     }
 
