@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     adapters::{
         machine::{self, AwakeHold},
-        service_manager::{self, Manager},
+        service_manager::{self, NotifyState},
         terminal,
     },
     core::{
@@ -59,15 +59,13 @@ pub struct HeartbeatReporter {
     facts: HeartbeatFacts,
     /// The last beat, and its contents.
     last: Option<(Instant, HeartbeatFacts)>,
-    /// The service manager that started this run, if any; it is notified of every beat.
-    manager: Manager,
 }
 
 impl HeartbeatReporter {
     /// Returns a reporter that writes to the file at `path`.
     pub fn new(path: PathBuf) -> HeartbeatReporter {
         let facts = HeartbeatFacts { pid: std::process::id(), ..HeartbeatFacts::default() };
-        HeartbeatReporter { path, facts, last: None, manager: Manager::of_environment() }
+        HeartbeatReporter { path, facts, last: None }
     }
 
     fn beat(&mut self) {
@@ -81,7 +79,7 @@ impl HeartbeatReporter {
         self.last = Some((Instant::now(), self.facts.clone()));
         // A heartbeat that cannot be written becomes stale, which is its purpose.
         let _ = write(&self.path, Utc::now(), &self.facts);
-        self.manager.tell(service_manager::ALIVE);
+        service_manager::tell(NotifyState::Watchdog);
     }
 }
 
@@ -95,7 +93,7 @@ impl Reporter for HeartbeatReporter {
             finished: run.finished.as_ref().map(|(why, _)| why.chars().take(60).collect()),
         };
         if let Event::Run(RunEvent::LoopStarted { .. }) = record.event {
-            self.manager.tell(service_manager::READY);
+            service_manager::tell(NotifyState::Ready);
         }
         self.beat();
     }

@@ -53,6 +53,7 @@ const OWNERS: &[(&str, &[&str])] = &[
         "rustix",
         &["adapters/process", "adapters/machine", "crash", "adapters/git/bounded", "regular_file"],
     ),
+    ("sd_notify", &["adapters/service_manager"]),
     ("serde_yaml", &["project/config_layers"]),
     ("signal_hook", &["adapters/signal"]),
     ("sha2", &["core/hmac"]),

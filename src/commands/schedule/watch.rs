@@ -20,7 +20,7 @@ use super::{SchedulePlan, ScheduledRun, http_trigger};
 use crate::{
     adapters::{
         process::{self, AgentProcess, GuardianCommand},
-        service_manager::{self, Manager},
+        service_manager::{self, NotifyState},
         signal,
         state::Lock,
         terminal,
@@ -86,7 +86,6 @@ pub(super) struct ScheduleDaemon<'a> {
     shown: Option<AlarmState>,
     /// The signal that asked the daemon to end.
     signal: Option<i32>,
-    manager: Manager,
 }
 
 impl<'a> ScheduleDaemon<'a> {
@@ -130,7 +129,6 @@ impl<'a> ScheduleDaemon<'a> {
             ended: None,
             shown: None,
             signal: None,
-            manager: Manager::of_environment(),
         };
         watch.take_over();
         watch.open()?;
@@ -162,9 +160,9 @@ impl<'a> ScheduleDaemon<'a> {
     /// # Errors
     /// An error that prevents continuing.
     pub(super) fn run(mut self) -> Result<Exit> {
-        self.manager.tell(service_manager::READY);
+        service_manager::tell(NotifyState::Ready);
         let result = self.turn();
-        self.manager.tell(service_manager::STOPPING);
+        service_manager::tell(NotifyState::Stopping);
         if result.is_err() {
             self.give_up();
         }
@@ -416,7 +414,7 @@ impl<'a> ScheduleDaemon<'a> {
             None => schedule::waits_for_requests().to_owned(),
         };
         say(&text);
-        self.manager.tell(&format!("STATUS={text}"));
+        service_manager::tell(NotifyState::Status(&text));
         Ok(())
     }
 
@@ -425,7 +423,7 @@ impl<'a> ScheduleDaemon<'a> {
         let running = self.running.as_mut();
         let well = running.is_none_or(|running| running.is_well(&self.workspace));
         if well {
-            self.manager.tell(service_manager::ALIVE);
+            service_manager::tell(NotifyState::Watchdog);
         }
     }
 
