@@ -11,7 +11,7 @@ mod connections;
 use std::{
     convert::Infallible,
     io,
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
     sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
@@ -66,7 +66,6 @@ pub enum HttpMethod {
 /// A request.
 #[derive(Debug)]
 pub struct HttpRequest {
-    peer: SocketAddr,
     is_read: bool,
     is_head: bool,
     path: String,
@@ -136,9 +135,7 @@ pub struct Site {
 impl HttpRequest {
     fn of_head(parts: &Parts) -> HttpRequest {
         let query = Query::try_from_uri(&parts.uri);
-        let connection = parts.extensions.get::<ClientConnection>();
         HttpRequest {
-            peer: connection.map_or(SocketAddr::from(([0; 4], 0)), |it| it.peer),
             is_read: parts.method.is_safe(),
             is_head: parts.method == "HEAD",
             path: parts.uri.path().to_owned(),
@@ -147,11 +144,6 @@ impl HttpRequest {
             headers: parts.headers.clone(),
             body: Vec::new(),
         }
-    }
-
-    /// The address of the client.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
     }
 
     /// Whether the method only reads.

@@ -48,9 +48,6 @@ pub struct DiffArgs {
     /// Show only how much changed in each file
     #[arg(long)]
     pub stat: bool,
-    /// Open the changes in the program of `git difftool`
-    #[arg(long, conflicts_with = "stat")]
-    pub tool: bool,
 }
 
 /// `ralph take-back`.

@@ -31,11 +31,7 @@ pub fn run(invocation: &Invocation, options: &DiffArgs) -> Result<Exit> {
         Some(name) => of_task(&workspace, &log, name, &tip)?,
         None => of_run(invocation, &workspace, &log, options.run, &tip)?,
     };
-    let style = match (options.stat, options.tool) {
-        (true, _) => ChangeStyle::Sizes,
-        (_, true) => ChangeStyle::Tool,
-        (false, false) => ChangeStyle::Lines,
-    };
+    let style = if options.stat { ChangeStyle::Sizes } else { ChangeStyle::Lines };
     let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
     workspace.repo.landings().show_changes(&changes, style, &own)?;
     Ok(Exit::Success)

@@ -43,8 +43,7 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
     let commit = landed_tip(workspace, &onto)?;
     let remotes = repo.landings().remotes()?;
-    let mut names = remotes.iter().map(|(name, _)| name.as_str());
-    let remote = names.clone().find(|name| *name == USUAL).or_else(|| names.next());
+    let remote = remotes.iter().find(|name| *name == USUAL).or(remotes.first()).map(String::as_str);
     let usual = remote.map(|remote| repo.landings().default_branch(remote)).transpose()?.flatten();
     let base = options.base.clone().or(usual).unwrap_or_else(|| "main".to_owned());
     let mut start = match remote {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The keys of the dialog.
-const KEYS: &str = "[d]iff  [o]pen  [a]ccept  [t]ake back  [n]ote  [s]kip  [q]uit";
+const KEYS: &str = "[d]iff  [a]ccept  [t]ake back  [n]ote  [s]kip  [q]uit";
 
 /// Reviews what landed: in a dialog, or as a list where nobody can answer.
 ///
@@ -162,8 +162,7 @@ fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem])
             terminal::say(&paint.text(Style::Faint, KEYS));
             let Ok(key) = terminal::key() else { return Ok(Exit::Success) };
             match key.to_ascii_lowercase() {
-                'd' | '\n' | '\r' => show(&editor, item, ChangeStyle::Lines)?,
-                'o' => show(&editor, item, ChangeStyle::Tool)?,
+                'd' | '\n' | '\r' => show(&editor, item)?,
                 'a' => {
                     accept(&mut editor, item, None)?;
                     break;
@@ -195,11 +194,11 @@ fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem])
     Ok(Exit::Success)
 }
 
-fn show(editor: &TaskEditor, item: &ReviewItem, style: ChangeStyle) -> Result<()> {
+fn show(editor: &TaskEditor, item: &ReviewItem) -> Result<()> {
     let workspace = &editor.workspace;
     let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
     let ends = (item.before.clone(), item.last.clone());
-    workspace.repo.landings().show_changes(&[ends], style, &own)
+    workspace.repo.landings().show_changes(&[ends], ChangeStyle::Lines, &own)
 }
 
 /// A line that the person writes; none if it is empty.

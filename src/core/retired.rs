@@ -33,6 +33,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Flag, "pr --per", "`ralph pr` opens one for all that landed; `git cherry-pick` divides it"),
     (Flag, "pr --json", "`ralph report --json` has what landed"),
     (Flag, "review --calibrate", "nothing replaces it; `ralph review` shows what landed"),
+    (Flag, "diff --tool", "`ralph show ID` names the commits for `git difftool`"),
     (Flag, "graph --fold", "`--story`, `--milestone` and `--tag` draw a part of the graph"),
     (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),
     (Setting, "candidates", "`escalate` gives the next attempt to a stronger agent"),

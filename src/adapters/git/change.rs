@@ -1,7 +1,7 @@
 //! Work that landed, as the change from one commit to another: shown to a person, applied elsewhere, and
 //! sent to another repository.
 
-use std::{collections::BTreeMap, fs, process::Stdio};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -34,8 +34,6 @@ pub enum ChangeStyle {
     Lines,
     /// The files, and how much changed in each.
     Sizes,
-    /// In the program that `git difftool` opens.
-    Tool,
 }
 
 impl BranchLandings<'_> {
@@ -113,7 +111,6 @@ impl BranchLandings<'_> {
         let command: &[&str] = match style {
             ChangeStyle::Lines => &["git", "diff"],
             ChangeStyle::Sizes => &["git", "diff", "--stat"],
-            ChangeStyle::Tool => &["git", "difftool", "--no-prompt"],
         };
         let mut paths = vec![":(top)".to_owned()];
         paths.extend(all_but.iter().map(|path| format!(":(top,exclude,literal){path}")));
@@ -124,28 +121,17 @@ impl BranchLandings<'_> {
         let script: Vec<String> = changes.iter().map(one).collect();
         // One pager for all of them.
         let alias = format!("alias.ralph-changes=!{}", script.join(" && "));
-        let paging: &[&str] = if style == ChangeStyle::Tool { &[] } else { &["-p"] };
         let mut git = program::for_person(&self.root);
-        git.args(["-c", &alias]).args(paging).arg("ralph-changes");
-        if let (ChangeStyle::Tool, Ok(terminal)) = (style, fs::File::open("/dev/tty")) {
-            git.stdin(Stdio::from(terminal));
-        }
-        git.status().map(drop).context("start `git`")
+        git.args(["-c", &alias, "-p", "ralph-changes"]).status().map(drop).context("start `git`")
     }
 
-    /// The remote repositories, by name, with their addresses.
+    /// The names of the remote repositories.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn remotes(&self) -> Result<Vec<(String, String)>> {
-        let list = ["config", "-z", "--get-regexp", r"^remote\..*\.url$"];
-        let said = lossy(&program::run_raw(&self.root, &list, &[])?.stdout);
-        let one = |part: &str| {
-            let (key, url) = part.split_once('\n')?;
-            let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
-            Some((name.to_owned(), url.to_owned()))
-        };
-        Ok(said.split('\0').filter_map(one).collect())
+    pub fn remotes(&self) -> Result<Vec<String>> {
+        let said = lossy(&program::run_raw(&self.root, &["remote"], &[])?.stdout);
+        Ok(said.lines().map(str::to_owned).collect())
     }
 
     /// The branch of a remote that it offers first, as far as it is known here.

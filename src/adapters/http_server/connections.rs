@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
     pin::Pin,
     sync::{
         Arc,
@@ -46,7 +46,6 @@ const EXHAUSTED: Duration = Duration::from_millis(100);
 /// What requests know about their connection.
 #[derive(Clone, Debug)]
 pub(super) struct ClientConnection {
-    pub(super) peer: SocketAddr,
     /// Whether its client is known.
     pub(super) known: Arc<AtomicBool>,
 }
@@ -65,7 +64,7 @@ pub(super) async fn accept(listener: TcpListener, router: Router, keep_alive: bo
     // The oldest first.
     let mut open: VecDeque<OpenConnection> = VecDeque::new();
     loop {
-        let Ok((stream, peer)) = listener.accept().await else {
+        let Ok((stream, _)) = listener.accept().await else {
             time::sleep(EXHAUSTED).await;
             continue;
         };
@@ -77,7 +76,7 @@ pub(super) async fn accept(listener: TcpListener, router: Router, keep_alive: bo
                 connection.task.abort();
             }
         }
-        let client = ClientConnection { peer, known: Arc::default() };
+        let client = ClientConnection { known: Arc::default() };
         let task = tokio::spawn(answer(stream, client.clone(), router.clone(), keep_alive));
         open.push_back(OpenConnection { client, task });
     }
