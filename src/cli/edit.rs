@@ -2,17 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    Args, ValueHint,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, ValueHint};
 use clap_complete::ArgValueCandidates;
 
 use super::{
     complete,
     run::{AgentArgs, Called, money},
 };
-use crate::core::{duration, import::BacklogFormat, variants};
+use crate::core::duration;
 
 /// The fields of a task.
 #[derive(Debug, Default, Args)]
@@ -205,33 +202,15 @@ pub struct DraftArgs {
     pub agent: AgentArgs,
 }
 
-fn formats() -> impl TypedValueParser<Value = BacklogFormat> {
-    let names = variants::all::<BacklogFormat>().into_iter().map(BacklogFormat::name);
-    PossibleValuesParser::new(names).map(|name| {
-        let found =
-            variants::all::<BacklogFormat>().into_iter().find(|format| format.name() == name);
-        found.expect("each name is that of a format")
-    })
-}
-
 /// `ralph import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// Files or folders with backlogs; `-` for standard input
     #[arg(value_name = "FILE|FOLDER|-", required = true)]
     pub sources: Vec<PathBuf>,
-    /// The format [default: by the content]
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
-    pub format: Option<BacklogFormat>,
     /// Show the tasks and what is lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// The story of tasks that have none
-    #[arg(long, value_name = "STORY")]
-    pub story: Option<String>,
-    /// The milestone of tasks that have none
-    #[arg(long, value_name = "MILESTONE")]
-    pub milestone: Option<String>,
     /// A label to add to each task; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,

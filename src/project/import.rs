@@ -13,11 +13,11 @@ use crate::{
         diagnostic::{Diagnostic, position},
         exit::{Exit, Failure},
         import::{
-            self, BacklogFormat,
+            Refusal,
             graph_text::{added, graph_text},
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
         },
-        setup, variants,
+        setup,
     },
     project::{
         graph_change::{change_text, create_file, record},
@@ -26,52 +26,51 @@ use crate::{
     },
 };
 
-pub use gather::{SkippedFile, SourceText, gather, name_of};
+pub use gather::{Gathered, SkippedFile, gather};
 
-/// Returns the tasks of a graph, as an import sees them, with what is known of their sources.
+/// Returns the tasks of a graph, as an import sees them.
 pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {
     let mut existing = ExistingTasks::default();
     for task in file.map(|file| file.graph().tasks()).unwrap_or_default() {
         existing.ids.insert(task.id.to_string());
         if let Some(source) = task.extra.get("source").and_then(Value::as_str) {
             existing.by_source.insert(source.to_owned(), task.id.to_string());
-            existing.titles.entry(source.to_owned()).or_insert_with(|| task.title.clone());
         }
     }
     existing
 }
 
-/// Reads texts and plans what they add.
+/// Plans what sources add.
 ///
 /// # Errors
-/// The errors in the texts, drawn, with the exit code of an invalid file.
+/// A cycle among open tasks.
 pub fn plan(
-    texts: &[SourceText],
+    files: &[SourceFile],
     existing: &ExistingTasks,
     options: &ImportOptions,
 ) -> Result<ImportPlan> {
-    let mut files = Vec::with_capacity(texts.len());
-    for text in texts {
-        let mut backlog = import::read(text.format, &text.name, &text.text)
-            .map_err(|faults| refused(&text.name, &text.text, &faults))?;
-        existing.identify(&text.name, &mut backlog);
-        files.push(SourceFile { name: text.name.clone(), backlog });
-    }
-    plan::plan(&files, existing, options).map_err(|faults| {
-        let file = faults[0].0;
-        let faults: Vec<Diagnostic> =
-            faults.into_iter().filter(|(other, _)| *other == file).map(|(_, one)| one).collect();
-        refused(&texts[file].name, &texts[file].text, &faults)
+    plan::plan(files, existing, options).map_err(|why| {
+        let message = format!("{why}; remove one of these dependencies in the source");
+        Failure::new(Exit::Invalid, message).into()
     })
 }
 
-/// Returns the error for a source that cannot be read. A line that is too long to be shown is only
-/// named.
-pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
+/// Returns the error for a source that is not imported: one sentence with its name, or its errors
+/// with their places.
+fn refused(name: &str, text: &str, refusal: &Refusal) -> anyhow::Error {
     /// The number of errors that are shown.
     const SHOWN: usize = 20;
     /// The length of a line that is shown, in bytes.
     const LONGEST: usize = 1_000;
+    let faults = match refusal {
+        Refusal::Foreign(what) => {
+            let message = format!(
+                "`{name}` is {what}, which is not imported; an agent reads it: `ralph draft {name}`"
+            );
+            return Failure::new(Exit::Invalid, message).into();
+        }
+        Refusal::Faults(faults) => &faults[..faults.len().min(SHOWN)],
+    };
     let color = Paint::for_stream(&std::io::stderr()).is_on();
     let is_long = |fault: &Diagnostic| {
         let (before, after) = text.as_bytes().split_at(fault.at.start.min(text.len()));
@@ -79,9 +78,8 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
             + after.split(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
         line > LONGEST || fault.at.len() > LONGEST
     };
-    let first = &faults[..faults.len().min(SHOWN)];
-    let drawn = if first.iter().any(is_long) {
-        let named = first.iter().map(|fault| {
+    let drawn = if faults.iter().any(is_long) {
+        let named = faults.iter().map(|fault| {
             let (line, column) = position(text, fault.at.start);
             let place = format!("{name}:{line}:{column}");
             excerpt::render(&place, "", std::slice::from_ref(fault), color)
@@ -92,7 +90,6 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
     };
     Failure::drawn(Exit::Invalid, drawn).into()
 }
-
 /// Writes the new tasks of a plan into the graph, which is created if there is none. They replace
 /// unchanged examples of `ralph init`. The change is recorded.
 ///
@@ -167,37 +164,4 @@ pub fn graph(workspace: &Workspace) -> Result<Option<GraphFile>> {
 /// Whether there is anything at this path, also a broken link.
 pub fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
-}
-
-/// Returns the format of a text, which the person may have named.
-///
-/// # Errors
-/// It looks like no backlog.
-pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result<BacklogFormat> {
-    if let Some(format) = named {
-        return Ok(format);
-    }
-    let is_called = |ending: &str| name.to_ascii_lowercase().ends_with(ending);
-    let is_org = is_called(".org");
-    let is_table = [".csv", ".tsv"].into_iter().any(is_called) && text.trim().contains('\n');
-    let by_name = is_table.then_some(BacklogFormat::Csv);
-    import::detect(text).or(by_name).filter(|_| !is_org).ok_or_else(|| {
-        if is_org {
-            let fault =
-                Diagnostic::error(format!("`{name}` is an Org file, which is not read"), 0..0);
-            return refused(name, "", &[fault.help("export it as Markdown, and import that")]);
-        }
-        if let Some((what, help)) = import::foreign(text) {
-            let fault = Diagnostic::error(format!("`{name}` is no backlog: {what}"), 0..0);
-            return refused(name, "", &[fault.help(help)]);
-        }
-        let formats = variants::names::<BacklogFormat>().join(", ");
-        let message = if text.trim().is_empty() {
-            format!("`{name}` is empty")
-        } else {
-            format!("`{name}` does not look like a backlog")
-        };
-        let fault = Diagnostic::error(message, 0..0);
-        refused(name, "", &[fault.help(format!("`--format` names the format: {formats}"))])
-    })
 }

@@ -27,6 +27,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("crc32fast", &["adapters/state"]),
     ("croner", &["core/timetable"]),
     ("dialoguer", &["commands/init/wizard"]),
+    ("csv", &["core/import/records"]),
     ("duct", &["adapters/process"]),
     ("flate2", &["report/page"]),
     ("futures_util", &["adapters/http_server"]),
@@ -45,8 +46,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["core/prompt"]),
     ("nix", &["adapters/process/sandbox"]),
     ("petgraph", &["core/graph"]),
-    ("pulldown_cmark", &["core/import/markdown"]),
-    ("regex_lite", &["core/agents", "core/import/markdown"]),
+    ("regex_lite", &["core/agents", "core/import/github", "core/import/markdown"]),
     ("rmcp", &["adapters/mcp"]),
     ("schemars", &["project/config", "view"]),
     (

@@ -8,14 +8,10 @@ use serde_json::Value;
 use crate::{
     adapters::terminal::{self, columns, fit, visible},
     core::{
-        diagnostic::positions,
         graph::task::Status,
-        import::{
-            BacklogFormat,
-            plan::{ChangedField, ImportPlan, ImportedTask},
-        },
+        import::plan::{ChangedField, ImportPlan, ImportedTask, SourceFile},
     },
-    project::import::{SkippedFile, SourceText},
+    project::import::SkippedFile,
     view::lines::counted,
 };
 
@@ -47,7 +43,7 @@ pub(super) struct ImportReport {
 #[derive(Debug, Serialize)]
 struct ReadSource {
     name: String,
-    format: BacklogFormat,
+    format: &'static str,
     tasks: usize,
 }
 
@@ -68,14 +64,13 @@ struct ReportedTask {
 /// Something that the graph does not have as the source has it.
 #[derive(Debug, Serialize)]
 struct ReportedLoss {
-    /// The task, by its name in the source.
-    task: Option<String>,
+    source: String,
+    /// The task or the line, as the source names it.
+    at: Option<String>,
     field: String,
     why: String,
     /// Whether the graph has it in another form.
     is_kept: bool,
-    /// File, line and column.
-    place: String,
 }
 
 /// The width of the text.
@@ -96,16 +91,16 @@ impl ImportReport {
     /// Adds what was read. A new graph takes over the fields of the whole backlog.
     pub(super) fn add(
         &mut self,
-        texts: &[SourceText],
-        skipped: &[SkippedFile],
+        files: &[SourceFile],
+        skipped: Vec<SkippedFile>,
         plan: &ImportPlan,
         is_new_graph: bool,
     ) {
-        for (number, SourceText { name, format, .. }) in texts.iter().enumerate() {
-            let tasks = plan.tasks.iter().filter(|task| task.file == number).count();
-            self.sources.push(ReadSource { name: name.clone(), format: *format, tasks });
-        }
-        self.skipped.extend_from_slice(skipped);
+        self.sources.extend(files.iter().map(|file| {
+            let (name, backlog) = (file.name.clone(), &file.backlog);
+            ReadSource { name, format: backlog.format, tasks: backlog.tasks.len() }
+        }));
+        self.skipped = skipped;
         self.tasks.extend(plan.tasks.iter().map(|task| ReportedTask {
             id: task.id.clone(),
             source: task.source.clone(),
@@ -114,17 +109,13 @@ impl ImportReport {
             fields: task.fields.iter().map(|(name, _)| name.clone()).collect(),
             task: task.clone(),
         }));
-        let positions: Vec<_> = texts.iter().map(|source| positions(&source.text)).collect();
-        for (file, lost) in &plan.lost {
-            let (line, column) = positions[*file](lost.at.start);
-            self.lost.push(ReportedLoss {
-                task: lost.task.clone(),
-                field: lost.field.clone(),
-                why: lost.why.clone(),
-                is_kept: lost.is_kept,
-                place: format!("{}:{line}:{column}", visible(&texts[*file].name)),
-            });
-        }
+        self.lost.extend(plan.lost.iter().map(|(file, lost)| ReportedLoss {
+            source: files[*file].name.clone(),
+            at: lost.at.clone(),
+            field: lost.field.clone(),
+            why: lost.why.clone(),
+            is_kept: lost.is_kept,
+        }));
         if !is_new_graph {
             self.lost_top.extend(plan.top.iter().map(|(name, _)| name.clone()));
         }
@@ -180,12 +171,12 @@ impl ImportReport {
             if !groups.is_empty() || has_top {
                 let _ = writeln!(text, "{title}");
             }
-            for (count, ReportedLoss { task, field, why, place, .. }) in groups {
-                let of = task.as_ref().map(|task| format!("`{}`, ", visible(task)));
+            for (count, ReportedLoss { source, at, field, why, .. }) in groups {
+                let at = at.as_ref().map_or(String::new(), |at| format!("{at}, "));
                 let times =
                     if count > 1 { format!("{count} times, first: ") } else { String::new() };
-                let place = format!("{times}{}{place}", of.unwrap_or_default());
-                wrapped(text, &format!("  {}: {} ({place})", visible(field), visible(why)));
+                let line = format!("{field}: {why} ({times}{at}{source})");
+                wrapped(text, &format!("  {}", visible(&line)));
             }
             if has_top {
                 let (names, graph) = (self.lost_top.join("`, `"), &self.graph);

@@ -21,7 +21,7 @@ use crate::{
         agents::agent_preset,
         executor::SandboxEngine,
         exit::{Exit, Failure},
-        import::detect,
+        import,
         setup::{self, AgentChoice, Folder, Found, FoundAgent, FoundCheck, SetupChoices},
     },
     regular_file,
@@ -99,7 +99,10 @@ fn is_own(name: &str) -> bool {
 /// Whether `ralph import` finds tasks in a document.
 fn has_tasks(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONG)
-        && regular_file::read_to_string(path).is_ok_and(|text| detect(&text).is_some())
+        && regular_file::read_to_string(path).is_ok_and(|text| {
+            let found = import::read(&path.to_string_lossy(), &text);
+            found.is_ok_and(|backlog| !backlog.tasks.is_empty())
+        })
 }
 
 /// Bubblewrap, if it works on this machine: Landlock alone holds less.

@@ -1,158 +1,366 @@
-//! The names and words of other tools: which field of the graph a field becomes, and which status
-//! and which priority a word means.
+//! The fields of a record, and the fields of the graph that they become.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use super::{SourceBacklog, SourceLink, value::SourceValue};
+use super::{Loss, SourceBacklog, SourceTask};
 use crate::{
-    graph::task::{Priority, Status, TaskId},
+    diagnostic::nearest,
+    graph::{
+        load::{self, fields::FIELDS},
+        task::{Priority, Status, TaskId},
+    },
     task_id::MAX_ID,
 };
 
-/// What a field of a source means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldRole {
-    Id,
-    Title,
-    Description,
-    /// A part of the description with this heading.
-    Section(&'static str),
-    Status,
-    /// Whether it is done.
-    Done,
-    Priority,
-    DependsOn,
-    /// What waits for it.
-    Blocks,
-    /// Its relations, as Linear writes them: some are what waits for it.
-    Relations,
-    /// Those of others to it.
-    InverseRelations,
-    /// Another name of it.
-    Alias,
-    Tags,
-    Story,
-    Milestone,
-    Parent,
-    Notes,
-    CompletedAt,
-    /// Kept, under a name that means nothing else.
-    Other,
-    /// Not kept, for this reason.
-    Dropped(&'static str),
-    /// Read elsewhere.
-    Skipped,
-}
-
-/// Roles by folded name. The first present name of a role wins; the others are kept.
-const ROLES: &[(FieldRole, &str)] = &[
-    (FieldRole::Id, "id key identifier taskid issuekey ticketid nr nummer kennung"),
-    (FieldRole::Title, "title name summary subject headline titel betreff aufgabe bezeichnung"),
-    (FieldRole::Description, "description body desc content beschreibung"),
-    (FieldRole::Section("Details"), "details"),
-    (FieldRole::Section("Design"), "design"),
-    (
-        FieldRole::Section("Acceptance criteria"),
-        "acceptancecriteria acceptance criteria definitionofdone dod",
-    ),
-    (FieldRole::Section("Steps"), "steps"),
-    (FieldRole::Section("Technical notes"), "technicalnotes implementationnotes"),
-    (FieldRole::Section("Test strategy"), "teststrategy"),
-    (FieldRole::Status, "status state"),
-    (FieldRole::Done, "passes done completed complete isdone iscomplete"),
-    (FieldRole::Priority, "priority prio urgency priorität prioritaet dringlichkeit"),
-    (
-        FieldRole::DependsOn,
-        "dependson dependencies deps blockedby requires prerequisites needs after \
-         blockedbydependencies inwardissuelinkblocks depends dependency dependenton predecessors \
-         predecessor waitson waitingon blockers prerequisite abhängigkeiten abhängigkeit abhängigvon \
-         vorgänger voraussetzungen blockiertvon",
-    ),
-    (FieldRole::Blocks, "blocks before outwardissuelinkblocks"),
-    (FieldRole::Relations, "relations"),
-    (FieldRole::InverseRelations, "inverserelations"),
-    (FieldRole::Alias, "issueid"),
-    (FieldRole::Tags, "tags labels label tag keywords schlagworte schlagwörter"),
-    (FieldRole::Story, "story userstory"),
-    (FieldRole::Milestone, "milestone meilenstein"),
-    (FieldRole::Parent, "parent parentid epic epicid parentissue parenttask epiclink"),
-    (FieldRole::Notes, "notes notizen"),
-    (FieldRole::CompletedAt, "completedat closedat finishedat doneat resolvedat resolved"),
+/// The fields with a meaning: each with its names in sources, folded. The first present name wins; the
+/// others are kept.
+const NAMES: [(&str, &str); 11] = [
+    ("id", "id key"),
+    ("title", "title name summary"),
+    ("description", "description body"),
+    ("status", "status state"),
+    ("passes", "passes done completed"),
+    ("priority", "priority"),
+    ("depends_on", "dependson dependencies blockedby"),
+    ("tags", "tags labels"),
+    ("story", "story"),
+    ("milestone", "milestone"),
+    ("completed_at", "completedat closedat"),
 ];
 
-/// Names, folded, under which other tools have a status or an order that is not read here.
-const TELLING: &str = "column columnname boardcolumn list listname lane swimlane section sectionname \
-                       sectioncolumn bucket bucketname stage workflowstate progress percentcomplete \
-                       percentdone resolution phase order sortorder rank sequence position wave \
-                       successors successor";
+/// The fields that become parts of the description, folded, with their headings.
+const SECTIONS: [(&str, &str); 5] = [
+    ("details", "Details"),
+    ("design", "Design"),
+    ("acceptancecriteria", "Acceptance criteria"),
+    ("steps", "Steps"),
+    ("teststrategy", "Test strategy"),
+];
 
 /// Statuses by folded word, in addition to those of the graph.
-const STATUSES: &[(Status, &str)] = &[
-    (
-        Status::Pending,
-        "new triage planned draft proposed queued unstarted idea icebox selectedfordevelopment \
-         failing failed false no pinned notdone incomplete reopened opened offen neu geplant",
-    ),
-    (
-        Status::InProgress,
-        "review inreview codereview testing qa inqa active working hooked underway indevelopment \
-         assigned claimed inprocess running inarbeit inbearbeitung begonnen",
-    ),
-    (
-        Status::Complete,
-        "resolved fixed merged shipped released passed passing passes finished verified \
-         implemented true yes ja erledigt fertig abgeschlossen",
-    ),
-    (Status::Blocked, "waiting stuck paused impeded blockiert"),
-    (Status::NeedsInput, "question needsinfo awaitinginput needsdecision"),
-    (
-        Status::Cancelled,
-        "tombstone deleted archived abandoned duplicate invalid notplanned wontdo obsolete \
-         declined removed verworfen abgebrochen",
-    ),
+const STATUSES: [(Status, &str); 4] = [
+    (Status::Pending, "new draft planned proposed pinned"),
+    (Status::InProgress, "review inreview hooked testing"),
+    (Status::Complete, "resolved merged"),
+    (Status::Cancelled, "tombstone archived wontdo"),
 ];
 
-/// Priorities by folded word, in addition to those of the graph.
-const PRIORITIES: &[(Priority, &str)] = &[
-    (Priority(0), "highest blocker immediate showstopper sev0 kritisch"),
-    (Priority(1), "major important must musthave sev1 hoch"),
-    (Priority(2), "moderate default should shouldhave sev2 mittel normal"),
-    (Priority(3), "minor could couldhave sev3 niedrig gering"),
-    (Priority(4), "lowest trivial someday nicetohave sev4"),
-];
-
-/// What a word stands for in a table.
-fn meaning<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
-    let folded = fold(word);
-    let found = table.iter().find(|(_, words)| words.split(' ').any(|known| known == folded));
-    found.map(|(meaning, _)| *meaning)
+/// The fields of a record that are not read yet.
+pub(super) struct RecordReader {
+    rest: Map<String, Value>,
+    /// The task so far.
+    pub(super) task: SourceTask,
+    /// What is lost of it.
+    lost: Vec<Loss>,
+    description: Vec<String>,
+    /// Whether fields become parts of the description.
+    has_sections: bool,
 }
 
-/// The role of a field by its name.
-pub(super) fn role(name: &str) -> FieldRole {
-    meaning(ROLES, name).unwrap_or(FieldRole::Other)
-}
-
-/// Whether other tools have a status or an order under this name.
-pub(super) fn is_telling(name: &str) -> bool {
-    let folded = fold(name);
-    TELLING.split_whitespace().any(|known| known == folded)
-}
-
-/// Reads a status in the words of any tool. The second value is whether `ralph` has the same word.
-pub(super) fn status(word: &str) -> Option<(Status, bool)> {
-    if let Some(status) = Status::parse(word.trim()) {
-        // In other tools it means later, not never.
-        return Some((status, fold(word) != "deferred"));
+impl RecordReader {
+    /// Returns the record of a mapping, or why it is none.
+    pub(super) fn new(value: &Value, has_sections: bool) -> Result<RecordReader, &'static str> {
+        let rest = value.as_object().ok_or("it is not an object")?.clone();
+        let (task, lost, description) = (SourceTask::default(), Vec::new(), Vec::new());
+        Ok(RecordReader { rest, task, lost, description, has_sections })
     }
-    meaning(STATUSES, word).map(|status| (status, false))
+
+    /// Takes a field that a format reads itself.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.rest.remove(name).filter(|value| !is_empty(value))
+    }
+
+    /// Takes the first of the names of a field with a meaning.
+    fn take_meant(&mut self, meaning: &str) -> Option<(String, Value)> {
+        let names =
+            NAMES.iter().find(|(field, _)| *field == meaning).map_or("", |(_, names)| names);
+        let is_it = |key: &&String, name| fold(key) == name && !is_empty(&self.rest[*key]);
+        let found = names.split(' ').find_map(|name| self.rest.keys().find(|key| is_it(key, name)));
+        let key = found.cloned()?;
+        let value = self.rest.remove(&key)?;
+        Some((key, value))
+    }
+
+    /// Sets the title, where no field has it.
+    pub(super) fn rename(&mut self, title: &str) {
+        self.rest.insert("title".to_owned(), title.into());
+    }
+
+    /// Adds a paragraph to the description.
+    pub(super) fn describe(&mut self, text: &str) {
+        let text = tidy(text);
+        if !text.is_empty() {
+            self.description.push(text);
+        }
+    }
+
+    /// Lists something of this task as lost.
+    pub(super) fn lose(&mut self, field: &str, why: impl Into<String>) {
+        self.lost.push(Loss::new("", field, why));
+    }
+
+    fn note(&mut self, field: &str, why: String) {
+        self.lost.push(Loss::new("", field, why).kept());
+    }
+
+    /// Reads all fields with a meaning, keeps the others, and adds the task to the backlog. `number` is
+    /// that of the record.
+    pub(super) fn finish(mut self, backlog: &mut SourceBacklog, number: usize) {
+        if self.task.key.is_empty()
+            && let Some((_, value)) = self.take_meant("id")
+        {
+            self.task.key = text(&value).unwrap_or_default();
+        }
+        let title = self.take_meant("title").and_then(|(_, value)| text(&value));
+        let title = title.map(|title| one_line(&title)).unwrap_or_default();
+        if self.task.key.is_empty() {
+            self.task.key = slug(&title);
+        }
+        if self.task.key.is_empty() {
+            let why = "it has neither an id nor a title";
+            backlog.lost.push(Loss::new(&format!("record {number}"), "record", why));
+            return;
+        }
+        let shown = if title.is_empty() { self.task.key.clone() } else { title };
+        self.task.set("title", json!(shown));
+        self.read_description();
+        self.read_status();
+        self.read_priority();
+        if let Some((_, value)) = self.take_meant("depends_on") {
+            self.task.depends_on.extend(names(&value).into_iter().map(Into::into));
+        }
+        if let Some((_, value)) = self.take_meant("tags") {
+            self.tag(names(&value));
+        }
+        for name in ["story", "milestone"] {
+            if let Some((_, value)) = self.take_meant(name) {
+                self.task.set(name, json!(names(&value).join(", ")));
+            }
+        }
+        for (name, value) in std::mem::take(&mut self.rest) {
+            self.keep(name, value);
+        }
+        let key = self.task.key.clone();
+        let at_task = |loss: Loss| Loss { at: Some(key.clone()), ..loss };
+        backlog.lost.extend(self.lost.into_iter().map(at_task));
+        let mut seen = HashSet::new();
+        self.task.depends_on.retain(|link| link.key != key && seen.insert(link.key.clone()));
+        backlog.tasks.push(self.task);
+    }
+
+    /// Adds labels.
+    pub(super) fn tag(&mut self, labels: Vec<String>) {
+        let mut tags = self.task.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
+        for label in labels.into_iter().map(Value::from) {
+            if !tags.contains(&label) {
+                tags.push(label);
+            }
+        }
+        self.task.set("tags", Value::Array(tags));
+    }
+
+    fn read_description(&mut self) {
+        if let Some((_, value)) = self.take_meant("description") {
+            self.description.insert(0, long_text(&value));
+        }
+        let sections = if self.has_sections { &SECTIONS[..] } else { &[] };
+        for (folded, heading) in sections {
+            let key = self.rest.keys().find(|key| fold(key) == *folded).cloned();
+            if let Some(value) = key.and_then(|key| self.take(&key)) {
+                self.description.push(format!("{heading}:\n{}", long_text(&value)));
+            }
+        }
+        let whole = tidy(&self.description.join("\n\n"));
+        self.task.set("description", json!(whole));
+    }
+
+    fn read_status(&mut self) {
+        let mut status = None;
+        if let Some((name, value)) = self.take_meant("status") {
+            let word = text(&value).unwrap_or_else(|| value.to_string());
+            status = parse_status(&word);
+            match status {
+                None => {
+                    let why =
+                        format!("`{}` is no known status; kept as `x-status`", clipped(&word));
+                    self.note(&name, why);
+                    self.task.set("x-status", json!(word));
+                }
+                // In other tools `deferred` means later, not never.
+                Some(read) if Status::parse(word.trim()).is_none() || fold(&word) == "deferred" => {
+                    self.note(&name, format!("`{}` is read as {read}", clipped(&word)));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some((name, value)) = self.take_meant("passes") {
+            match flag(&value) {
+                Some(true) => status = Some(Status::Complete),
+                Some(false) if status == Some(Status::Complete) => status = Some(Status::Pending),
+                Some(false) => {}
+                None => drop(self.rest.insert(name, value)),
+            }
+        }
+        if let Some((name, value)) = self.take_meant("completed_at") {
+            match status {
+                None | Some(Status::Complete) => {
+                    status = Some(Status::Complete);
+                    self.task.set("completed_at", value);
+                }
+                Some(_) => drop(self.rest.insert(format!("x-{name}"), value)),
+            }
+        }
+        if self.task.get("status").is_none() {
+            self.task.set_status(status.unwrap_or(Status::Pending));
+        }
+    }
+
+    fn read_priority(&mut self) {
+        let Some((name, value)) = self.take_meant("priority") else { return };
+        let word = text(&value).unwrap_or_else(|| value.to_string());
+        match Priority::parse(&word) {
+            Some(_) if word.chars().all(char::is_alphabetic) => {
+                self.task.set("priority", json!(word.to_ascii_lowercase()));
+            }
+            Some(priority) => self.task.set("priority", json!(priority.0)),
+            None => {
+                let why = format!("`{}` is no priority; kept as `x-priority`", clipped(&word));
+                self.note(&name, why);
+                self.task.set("x-priority", json!(word));
+            }
+        }
+    }
+
+    /// Keeps a field without a meaning: under its own name if the graph accepts it there.
+    fn keep(&mut self, name: String, value: Value) {
+        if is_empty(&value) {
+            return;
+        }
+        if ["claimed_at", "claimed_by", "source"].contains(&name.as_str()) {
+            return self.lose(&name, "it belongs to the other graph");
+        }
+        let is_field = FIELDS.iter().any(|field| field.name == name) && name != "id";
+        // A cell of a table is a text.
+        let scalar = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let accepted = [Some(value.clone()), scalar].into_iter().flatten();
+        if let Some(value) = accepted.filter(|_| is_field).find(|value| accepts(&name, value))
+            && self.task.get(&name).is_none()
+        {
+            return self.task.set(&name, value);
+        }
+        let free = free_name(&name);
+        if self.task.get(&free).is_some() {
+            return self.lose(&name, "there are two fields of this name");
+        }
+        if free != name {
+            let why = format!("kept as `{free}`");
+            self.note(&name, why);
+        }
+        self.task.set(&free, value);
+    }
 }
 
-/// Reads a priority in the words of any tool.
-pub(super) fn priority(word: &str) -> Option<Priority> {
-    Priority::parse(word).or_else(|| meaning(PRIORITIES, word))
+/// Whether a field of a table has a meaning, or is one of the graph.
+pub(super) fn is_known(name: &str) -> bool {
+    let folded = fold(name);
+    let has_name = |(_, names): &(&str, &str)| names.split(' ').any(|known| known == folded);
+    name.starts_with("x-")
+        || NAMES.iter().any(has_name)
+        || FIELDS.iter().any(|field| field.name == name)
+}
+
+/// Parses a status in the words of the graph or of a source.
+pub(super) fn parse_status(word: &str) -> Option<Status> {
+    let folded = fold(word);
+    let is_it = |(_, words): &&(Status, &str)| words.split(' ').any(|known| known == folded);
+    let listed = || STATUSES.iter().find(is_it).map(|(status, _)| *status);
+    Status::parse(word.trim()).or_else(listed)
+}
+
+/// The name under which the graph keeps an unknown field.
+fn free_name(name: &str) -> String {
+    let is_known = nearest(name, FIELDS.iter().map(|field| field.name)).is_some();
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    if name.starts_with("x-") || !is_known && is_plain {
+        return name.to_owned();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    format!("x-{}", name.chars().map(plain).collect::<String>())
+}
+
+/// Whether the graph accepts a value for a field that it has.
+fn accepts(name: &str, value: &Value) -> bool {
+    let text = format!("tasks:\n- {{id: a, {name}: {value}}}\n");
+    load::read(&text).is_ok_and(|(_, loaded)| loaded.warnings.is_empty())
+}
+
+/// Whether there is nothing in a value.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The text of a scalar that is not blank.
+pub(super) fn text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// The first text under one of these keys of a mapping.
+pub(super) fn word_of(value: &Value, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| text(value.get(name)?))
+}
+
+fn flag(value: &Value) -> Option<bool> {
+    match text(value)?.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "x" | "1" => Some(true),
+        "false" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// The names in a list: texts, objects with a name, or one text with separators.
+pub(super) fn names(value: &Value) -> Vec<String> {
+    const KEYS: [&str; 5] = ["id", "name", "number", "title", "key"];
+    match value {
+        Value::Array(items) => items.iter().flat_map(names).collect(),
+        Value::Object(_) => word_of(value, &KEYS).into_iter().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            let text = text(value).unwrap_or_default();
+            let parts = text.split([',', ';', '\n']).map(one_line);
+            parts.filter(|name| !name.is_empty()).collect()
+        }
+    }
+}
+
+/// A text of several lines: a text, a list with an item for each, or anything else as JSON.
+fn long_text(value: &Value) -> String {
+    let item = |item: &Value| {
+        let own = ["text", "title", "description", "criterion", "name"];
+        let rest = |(name, value): (&String, &Value)| {
+            let is_more = !own.contains(&name.as_str()) && name != "id";
+            value.as_str().filter(|_| is_more).map(|value| format!(" ({name}: `{value}`)"))
+        };
+        let more: String = item.as_object().into_iter().flatten().filter_map(rest).collect();
+        let line = text(item).or_else(|| word_of(item, &own)).unwrap_or_else(|| item.to_string());
+        format!("- {}{more}", tidy(&line).replace('\n', "\n  "))
+    };
+    match value {
+        Value::Array(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
+        Value::String(text) => tidy(text),
+        other => other.to_string(),
+    }
 }
 
 /// A name without separators and case: `depends_on` and `dependsOn` are the same.
@@ -183,68 +391,7 @@ pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A text of several lines: a text, or a list of texts as a list.
-pub(super) fn long_text(value: &SourceValue) -> Option<String> {
-    if !value.is_list() {
-        return value.text().map(|text| tidy(&text));
-    }
-    let item = |item: &SourceValue| {
-        let text = item.text().map(String::from);
-        let text =
-            text.or_else(|| item.word_of(&["text", "title", "description", "criterion", "name"]))?;
-        Some(format!("- {}", tidy(&text).replace('\n', "\n  ")))
-    };
-    let items: Option<Vec<String>> = value.items().iter().map(item).collect();
-    items.map(|items| items.join("\n"))
-}
-
-/// The names in a list of tasks: items, objects with an id, or one text with separators.
-pub(super) fn links(value: &SourceValue) -> Vec<SourceLink> {
-    const NAMES: [&str; 9] = [
-        "identifier",
-        "id",
-        "key",
-        "number",
-        "depends_on_id",
-        "dependsOn",
-        "issue",
-        "task",
-        "title",
-    ];
-    if value.is_list() {
-        return value.items().iter().flat_map(links).collect();
-    }
-    if value.is_map() {
-        let found = NAMES.iter().find_map(|name| value.get(name));
-        return found.and_then(SourceValue::link).into_iter().collect();
-    }
-    let text = value.text().unwrap_or_default();
-    let names = text.split([',', ';', '\n']).map(|name| name.trim().trim_start_matches('#'));
-    let is_name = |name: &&str| {
-        !name.is_empty() && !["none", "n/a", "-"].contains(&name.to_ascii_lowercase().as_str())
-    };
-    names.filter(is_name).map(|name| SourceLink::new(name, &value.at)).collect()
-}
-
-/// The names in a list of labels.
-pub(super) fn names(value: &SourceValue) -> Vec<String> {
-    if value.is_list() {
-        return value.items().iter().flat_map(names).collect();
-    }
-    if value.is_map() {
-        return value.word_of(&["name", "title", "label", "id"]).into_iter().collect();
-    }
-    let text = value.text().unwrap_or_default();
-    text.split([',', ';']).map(one_line).filter(|name| !name.is_empty()).collect()
-}
-
-// The names of tasks: ids for the names of other tools, and which task of a plan is which of its last
-// reading.
-
-/// The length of an id that is made from a title.
-const LONGEST: usize = 48;
-
-/// An id in the place of each name, in the same order, with whether it differs from the name.
+/// Returns an id for each name, in the same order, with whether it differs from the name.
 ///
 /// A valid name that is free is kept. All others depend only on the name and on the ids that are
 /// taken, so that the same source always gets the same ids.
@@ -256,19 +403,15 @@ pub(super) fn map_ids<'a>(
     let mut used: HashSet<String> = kept.map(str::to_owned).collect();
     let mut given: HashSet<&str> = HashSet::new();
     let mut next = |name: &'a str| {
-        let is_kept = used.contains(name) && given.insert(name) && TaskId::new(name).is_ok();
-        if is_kept {
+        if used.contains(name) && given.insert(name) && TaskId::new(name).is_ok() {
             return (name.to_owned(), false);
         }
-        let mut id = cleaned(name);
-        if taken.contains(&id) || used.contains(&id) {
-            id = with_suffix(&id, &hash(name));
-        }
-        let mut count = 2;
-        while taken.contains(&id) || used.contains(&id) {
-            id = with_suffix(&cleaned(name), &format!("{}-{count}", hash(name)));
-            count += 1;
-        }
+        let plain = cleaned(name);
+        let first = with_suffix(&plain, &hash(name));
+        let others = (2..).map(|count| with_suffix(&plain, &format!("{}-{count}", hash(name))));
+        let mut free = [plain.clone(), first].into_iter().chain(others);
+        let id = free.find(|id| !taken.contains(id) && !used.contains(id));
+        let id = id.expect("numbers do not end");
         used.insert(id.clone());
         (id, true)
     };
@@ -297,6 +440,7 @@ fn with_suffix(id: &str, suffix: &str) -> String {
 
 /// A short id made from a title: `Add a login page` becomes `add-a-login-page`.
 pub(super) fn slug(title: &str) -> String {
+    const LONGEST: usize = 48;
     let mut id = String::new();
     let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     for word in words {
@@ -315,167 +459,10 @@ pub(super) fn slug(title: &str) -> String {
 }
 
 /// Six letters that differ for different texts (FNV-1a).
-pub(super) fn hash(text: &str) -> String {
+fn hash(text: &str) -> String {
     let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in text.bytes() {
         sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     format!("{:06x}", (sum ^ (sum >> 24)) & 0x00ff_ffff)
-}
-
-/// Gives tasks that are named by a number, as in `Task 3`, the keys that the tasks with their titles
-/// had at the last reading, since numbers change with a plan. `known` has titles by key.
-///
-/// All other tasks are known by their ids, or by their titles, from which their keys are made.
-pub(super) fn identify(backlog: &mut SourceBacklog, known: &HashMap<String, String>) {
-    let mut taken: HashSet<String> = known.keys().cloned().collect();
-    taken.extend(backlog.tasks.iter().map(|task| task.key.clone()));
-    let mut numbered = Vec::new();
-    let mut is_same: HashSet<String> = HashSet::new();
-    for (number, task) in backlog.tasks.iter().enumerate().filter(|(_, task)| task.is_key_made) {
-        let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
-        if known.get(&task.key).is_some_and(|known| known == title) {
-            is_same.insert(task.key.clone());
-        } else if !task.key.starts_with(&slug(title)) {
-            numbered.push((number, title.to_owned()));
-        }
-    }
-    let free = known.iter().filter(|(key, _)| !is_same.contains(*key));
-    let mut by_title: HashMap<&str, &str> =
-        free.map(|(key, title)| (title.as_str(), key.as_str())).collect();
-    let mut changed: HashMap<String, String> = HashMap::new();
-    for (number, title) in numbered {
-        let old = &backlog.tasks[number].key;
-        let mut names = (2..).map(|count| format!("{old}-{count}"));
-        let key = match by_title.remove(title.as_str()) {
-            Some(key) => key.to_owned(),
-            None if known.contains_key(old) => {
-                names.find(|name| !taken.contains(name)).expect("numbers do not end")
-            }
-            None => continue,
-        };
-        taken.insert(key.clone());
-        changed.insert(old.clone(), key);
-    }
-    for task in &mut backlog.tasks {
-        let links = task.depends_on.iter_mut().chain(&mut task.parent).map(|link| &mut link.key);
-        for key in links.chain([&mut task.key]) {
-            if let Some(new) = changed.get(key) {
-                key.clone_from(new);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_words_of_other_tools_are_known() {
-        for (word, want) in [
-            ("In Review", Status::InProgress),
-            ("tombstone", Status::Cancelled),
-            ("won't do", Status::Cancelled),
-            ("To Do", Status::Pending),
-            ("RESOLVED", Status::Complete),
-            ("in_progress", Status::InProgress),
-            ("not_planned", Status::Cancelled),
-        ] {
-            assert_eq!(status(word).map(|found| found.0), Some(want), "{word}");
-        }
-        assert_eq!(status("Deferred"), Some((Status::Cancelled, false)));
-        assert_eq!(status("cancelled"), Some((Status::Cancelled, true)));
-        assert_eq!(status("someday maybe"), None);
-        assert_eq!(status(""), None);
-        assert_eq!(priority("Highest"), Some(Priority(0)));
-        assert_eq!(priority("P3"), Some(Priority(3)));
-        assert_eq!(priority("blue"), None);
-        assert_eq!(role("Depends on"), FieldRole::DependsOn);
-    }
-}
-
-#[cfg(test)]
-mod ids_tests {
-    use proptest::prelude::*;
-
-    use super::super::{BacklogFormat, read};
-
-    use super::*;
-
-    #[test]
-    fn valid_names_are_kept_and_others_mapped() {
-        let taken = HashSet::from(["taken".to_owned()]);
-        let names = ["a/b", "a-b", "taken", "T-1", "\u{1b}[31m", "a..b", "../../etc", "日本"];
-        let ids = map_ids(names.iter().copied(), &taken);
-        let of = |at: usize| ids[at].0.as_str();
-        assert_eq!((of(1), of(3)), ("a-b", "T-1"));
-        assert!(of(0).starts_with("a-b-") && of(2).starts_with("taken-"), "{ids:?}");
-        assert_eq!((of(5), of(6)), ("a.b", "etc"));
-        assert!(of(7).starts_with("task-"));
-        assert_eq!(ids, map_ids(names.iter().copied(), &taken));
-        assert_eq!(slug("Add a *login* page"), "add-a-login-page");
-    }
-
-    /// The keys of the tasks of a changed plan.
-    fn keys(before: &str, after: &str) -> Vec<String> {
-        let tasks = |text: &str| read(BacklogFormat::Markdown, "x", text).unwrap();
-        let title = |value: Option<&Value>| value.unwrap().as_str().unwrap().to_owned();
-        let known = tasks(before).tasks;
-        let known = known.iter().map(|task| (task.key.clone(), title(task.get("title"))));
-        let mut backlog = tasks(after);
-        identify(&mut backlog, &known.collect());
-        backlog.tasks.into_iter().map(|task| task.key).collect()
-    }
-
-    #[test]
-    fn a_task_is_known_by_its_id_or_its_title() {
-        for (what, before, after, want) in [
-            ("the same", "- [ ] a\n- [ ] a\n", "- [ ] a\n- [ ] a\n", &["a", "a-2"][..]),
-            ("another place", "- [ ] a\n- [ ] b\n", "# B\n\n- [x] b\n- [ ] a\n", &["b", "a"]),
-            ("another title", "- [ ] add login\n", "- [ ] add login page\n", &["add-login-page"]),
-            (
-                "other numbers",
-                "### Task 1: A\n\n- [x] s\n\n### Task 2: B\n\n- [ ] s\n",
-                "### Task 1: New\n\n- [ ] s\n\n### Task 2: A\n\n- [x] s\n\n### Task 3: B\n\n- [ ] s\n",
-                &["task-1-2", "task-1", "task-2"],
-            ),
-            (
-                "a number with the title of another task",
-                "- [ ] 1.1 A\n- [ ] 1.2 B\n",
-                "- [ ] 1.1 A\n- [ ] 1.2 A\n- [ ] 1.3 B\n",
-                &["1.1", "1.2-2", "1.2"],
-            ),
-            ("its own id", "- [ ] T001 a\n- [ ] T002 b\n", "- [ ] T002 a\n", &["T002"]),
-        ] {
-            assert_eq!(keys(before, after), want, "{what}");
-        }
-    }
-
-    #[test]
-    fn dependencies_follow_the_keys() {
-        let before = "### Task 1: A\n\ntext\n";
-        let after = "### Task 1: B\n\nDepends on: Task 2\n\n### Task 2: A\n\ntext\n";
-        let mut backlog = read(BacklogFormat::Markdown, "x", after).unwrap();
-        identify(&mut backlog, &HashMap::from([("task-1".to_owned(), "A".to_owned())]));
-        assert_eq!(backlog.tasks[0].depends_on[0].key, "task-1");
-        assert_eq!(keys(before, after), ["task-1-2", "task-1"]);
-    }
-
-    proptest! {
-        #[test]
-        fn mapped_ids_are_valid_and_unique(
-            names in prop::collection::vec(".{0,80}", 0..40),
-            taken in prop::collection::hash_set("[a-c]{1,2}", 0..9),
-        ) {
-            let ids = map_ids(names.iter().map(String::as_str), &taken);
-            let unique: HashSet<&String> = ids.iter().map(|(id, _)| id).collect();
-            prop_assert_eq!(unique.len(), names.len());
-            for ((id, is_mapped), name) in ids.iter().zip(&names) {
-                prop_assert!(TaskId::new(id).is_ok(), "{:?}", id);
-                prop_assert!(!taken.contains(id));
-                prop_assert_eq!(*is_mapped, id != name);
-            }
-        }
-    }
 }

@@ -68,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::{
-        BacklogFormat, SourceBacklog, SourceLink, SourceTask,
+        SourceBacklog,
         plan::{ExistingTasks, ImportOptions, SourceFile, plan},
         read,
     };
@@ -171,6 +171,76 @@ mod tests {
         ]
     }
 
+    /// A record for a format: its text, or garbage in its place.
+    type Written = fn(usize, &Value) -> Value;
+
+    /// A backlog of these records, each a good one or a bad one.
+    fn written(format: &str, records: &[bool], done: &[bool]) -> (&'static str, String) {
+        let of = |write: Written| -> Vec<Value> {
+            let one = |(number, is_good): (usize, &bool)| match is_good {
+                true => write(number, &json!(done[number])),
+                false => [json!(1), Value::Null, json!("text")][number % 3].clone(),
+            };
+            records.iter().enumerate().map(one).collect()
+        };
+        let word = |done: &Value, yes: &str, no: &str| {
+            if done == &json!(true) { yes.to_owned() } else { no.to_owned() }
+        };
+        match format {
+            "prd" => {
+                let list =
+                    of(|n, done| json!({"id": format!("k{n}"), "title": "T", "passes": done}));
+                ("prd.json", json!({"userStories": list}).to_string())
+            }
+            "graph" => {
+                let list = of(|n, done| {
+                    let status = if done == &json!(true) { "done" } else { "todo" };
+                    json!({"id": format!("k{n}"), "title": "T", "status": status, "x-a": 1})
+                });
+                ("g.json", json!({"tasks": list, "edges": []}).to_string())
+            }
+            "github" => {
+                let list = of(|n, done| {
+                    let state = if done == &json!(true) { "closed" } else { "open" };
+                    json!({"number": n, "title": "T", "state": state})
+                });
+                ("i.json", Value::from(list).to_string())
+            }
+            "beads" => {
+                let list = of(|n, done| {
+                    let status = if done == &json!(true) { "closed" } else { "open" };
+                    json!({"id": format!("k{n}"), "title": "T", "issue_type": "task", "status": status})
+                });
+                let lines: Vec<String> = list.iter().map(Value::to_string).collect();
+                (
+                    "i.jsonl",
+                    format!("{{\"id\": \"z\", \"issue_type\": \"task\"}}\n{}\n", lines.join("\n")),
+                )
+            }
+            "task-master" => {
+                let list = of(|n, done| {
+                    let status = if done == &json!(true) { "done" } else { "pending" };
+                    json!({"id": n, "title": "T", "dependencies": [], "status": status})
+                });
+                ("tasks.json", json!({"master": {"tasks": list}}).to_string())
+            }
+            "csv" => {
+                let rows = records.iter().enumerate().map(|(n, is_good)| match is_good {
+                    true => format!("k{n},T,{}\n", word(&json!(done[n]), "done", "todo")),
+                    false => ",,done\n".to_owned(),
+                });
+                ("t.csv", format!("id,title,status\n{}", rows.collect::<String>()))
+            }
+            _ => {
+                let rows = records.iter().enumerate().map(|(n, is_good)| match is_good {
+                    true => format!("- [{}] `k{n}`: T\n", word(&json!(done[n]), "x", " ")),
+                    false => "\n- no box\n\n".to_owned(),
+                });
+                ("t.md", rows.collect::<String>())
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn any_backlog_becomes_a_graph_that_loads(
@@ -188,8 +258,7 @@ mod tests {
                 "dependsOn": keys[..at],
             })).collect();
             let prd = json!({"userStories": stories, "name": titles[0]}).to_string();
-            // Some keys are blank, and then a title may be one of them.
-            let Ok(backlog) = read(BacklogFormat::Prd, "x", &prd) else { return Ok(()) };
+            let backlog = read("prd.json", &prd).unwrap();
             let file = SourceFile { name: "prd.json".to_owned(), backlog };
             let options = ImportOptions::default();
             let Ok(plan) = plan(&[file], &ExistingTasks::default(), &options) else { return Ok(()) };
@@ -212,16 +281,35 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in text(), at in 0_usize..8) {
-            let format = crate::variants::all::<BacklogFormat>()[at];
-            if let Ok(backlog) = read(format, "x", &text) {
-                let SourceBacklog { tasks, lost, .. } = backlog;
-                let inside = |at: &std::ops::Range<usize>| at.start <= at.end && at.start <= text.len();
-                prop_assert!(tasks.iter().all(|task: &SourceTask| inside(&task.at)));
-                prop_assert!(tasks.iter().flat_map(|task| &task.depends_on).all(|link: &SourceLink| inside(&link.at)));
-                prop_assert!(lost.iter().all(|lost| inside(&lost.at)));
+        fn each_record_is_a_task_or_a_named_loss(
+            records in prop::collection::vec(prop::bool::weighted(0.8), 1..12),
+            done in prop::collection::vec(any::<bool>(), 12),
+        ) {
+            for format in ["prd", "graph", "github", "beads", "task-master", "csv", "markdown"] {
+                let (name, text) = written(format, &records, &done);
+                let good: Vec<bool> = { records.iter().zip(&done) }
+                    .filter(|(is_good, _)| **is_good)
+                    .map(|(_, done)| *done)
+                    .collect();
+                if good.is_empty() {
+                    continue;
+                }
+                let SourceBacklog { format: found, tasks, lost, .. } = read(name, &text).unwrap();
+                prop_assert_eq!(found, format);
+                let tasks: Vec<_> = tasks.iter().filter(|task| task.key != "z").collect();
+                let complete = |task: &&super::super::SourceTask| task.get("status") == Some(&json!("complete"));
+                let found: Vec<bool> = tasks.iter().map(complete).collect();
+                prop_assert_eq!(found, good, "{}: {}", format, text);
+                prop_assert_eq!(tasks.len() + lost.len(), records.len(), "{}: {:?}", format, lost);
             }
-            super::super::detect(&text);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(
+            text in text(),
+            ending in prop::sample::select(vec!["md", "json", "jsonl", "csv", "yaml", "txt"]),
+        ) {
+            drop(read(&format!("x.{ending}"), &text));
         }
     }
 }

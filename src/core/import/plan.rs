@@ -9,16 +9,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    LostField, SourceBacklog, SourceLink, SourceTask, field,
-    fields::{clipped, identify, map_ids},
-    status_of,
+    Loss, SourceBacklog, SourceTask, field,
+    fields::{clipped, map_ids},
 };
-use crate::{
-    diagnostic::Diagnostic,
-    graph::{
-        Cyclic, TaskGraph,
-        task::{Status, Task, TaskId},
-    },
+use crate::graph::{
+    Cyclic, TaskGraph,
+    task::{Status, Task, TaskId},
 };
 
 /// A text that was read.
@@ -37,28 +33,11 @@ pub struct ExistingTasks {
     pub ids: HashSet<String>,
     /// The ids of those that were imported, by `source`.
     pub by_source: HashMap<String, String>,
-    /// The titles that the sources had for these at the last import, by `source`.
-    pub titles: HashMap<String, String>,
-}
-
-impl ExistingTasks {
-    /// Gives the tasks of a source file the keys that they had at its last reading, if these are
-    /// numbers.
-    pub fn identify(&self, name: &str, backlog: &mut SourceBacklog) {
-        let key = |source: &'_ str| Some(source.strip_prefix(name)?.strip_prefix('#')?.to_owned());
-        let known = self.titles.iter();
-        let known = known.filter_map(|(source, title)| Some((key(source)?, title.clone())));
-        identify(backlog, &known.collect());
-    }
 }
 
 /// What the command line sets for all tasks.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// The story of tasks that have none.
-    pub story: Option<String>,
-    /// The milestone of tasks that have none.
-    pub milestone: Option<String>,
     /// Labels to add.
     pub tags: Vec<String>,
     /// Whether a task that contains others waits for them.
@@ -98,7 +77,7 @@ impl ImportedTask {
 
     /// The status.
     pub fn status(&self) -> Status {
-        status_of(&self.fields)
+        status(&self.fields)
     }
 }
 
@@ -144,13 +123,19 @@ pub fn changed_fields(plan: &ImportPlan, graph: &TaskGraph) -> Vec<ChangedField>
     found
 }
 
+/// The status in the fields of a task.
+fn status(fields: &[(String, Value)]) -> Status {
+    let word = field(fields, "status").and_then(Value::as_str);
+    word.and_then(Status::parse).unwrap_or(Status::Pending)
+}
+
 /// What an import does.
 #[derive(Clone, Debug, Default)]
 pub struct ImportPlan {
     /// All tasks of the sources, also those that the graph has.
     pub tasks: Vec<ImportedTask>,
     /// What is not kept as it is, with the number of its file.
-    pub lost: Vec<(usize, LostField)>,
+    pub lost: Vec<(usize, Loss)>,
     /// The fields of the backlogs, for the top of a new graph.
     pub top: Vec<(String, Value)>,
 }
@@ -159,21 +144,6 @@ impl ImportPlan {
     /// The tasks that the graph lacks.
     pub fn new_tasks(&self) -> Vec<&ImportedTask> {
         self.tasks.iter().filter(|task| task.is_new).collect()
-    }
-
-    /// Leaves out new tasks, and the dependencies on them.
-    pub fn leave_out(&mut self, is_out: impl Fn(&ImportedTask) -> bool) {
-        let is_out = |task: &ImportedTask| task.is_new && is_out(task);
-        let out: HashSet<String> =
-            self.tasks.iter().filter(|task| is_out(task)).map(|task| task.id.clone()).collect();
-        self.tasks.retain(|task| !is_out(task));
-        for (name, value) in self.tasks.iter_mut().flat_map(|task| &mut task.fields) {
-            if let Value::Array(ids) = value
-                && name == "depends_on"
-            {
-                ids.retain(|id| id.as_str().is_none_or(|id| !out.contains(id)));
-            }
-        }
     }
 }
 
@@ -186,12 +156,12 @@ const LAST: [&str; 3] = ["source", "description", "notes"];
 /// Makes the plan of an import.
 ///
 /// # Errors
-/// Cycles of the dependencies, with the number of the file.
+/// A cycle among tasks that are open.
 pub fn plan(
     files: &[SourceFile],
     existing: &ExistingTasks,
     options: &ImportOptions,
-) -> Result<ImportPlan, Vec<(usize, Diagnostic)>> {
+) -> Result<ImportPlan, String> {
     let mut plan = ImportPlan::default();
     for (file, source) in files.iter().enumerate() {
         plan.lost.extend(source.backlog.lost.iter().map(|lost| (file, lost.clone())));
@@ -202,15 +172,18 @@ pub fn plan(
         }
     }
     let names = SourceNames::new(files, existing);
-    let links = names.links(existing, options.nested, &mut plan.lost);
-    names.check_cycles(&links)?;
+    let mut links = names.links(existing, options.nested, &mut plan.lost);
+    names.untie(&mut links, &mut plan.lost)?;
     for (number, ((file, task), links)) in names.tasks.iter().zip(links).enumerate() {
         let mut fields = task.fields.clone();
-        if !links.ids.is_empty() {
-            fields.push(("depends_on".to_owned(), json!(links.ids)));
+        let waits = links.waits.iter().map(|edge| names.ids[edge.on].0.clone());
+        let mut ids: Vec<String> = waits.chain(links.elsewhere).collect();
+        let mut seen = HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
+        if !ids.is_empty() {
+            fields.push(("depends_on".to_owned(), json!(ids)));
         }
-        let parent = links.parent.map(|parent| names.ids[parent].0.as_str());
-        complete(&mut fields, options, parent);
+        complete(&mut fields, options, links.parent.map(|parent| names.ids[parent].0.as_str()));
         let source = &names.sources[number];
         fields.push(("source".to_owned(), json!(source)));
         fields.sort_by_key(|(name, _)| rank(name));
@@ -235,40 +208,39 @@ fn rank(name: &str) -> usize {
 
 /// Adds what the command line and the nesting say.
 fn complete(fields: &mut Vec<(String, Value)>, options: &ImportOptions, parent: Option<&str>) {
-    let defaults = [
-        ("x-parent", parent),
-        ("story", options.story.as_deref()),
-        ("story", parent),
-        ("milestone", options.milestone.as_deref()),
-    ];
-    for (name, value) in defaults {
-        if let Some(value) = value
+    for name in ["x-parent", "story"] {
+        if let Some(parent) = parent
             && field(fields, name).is_none()
         {
-            fields.push((name.to_owned(), json!(value)));
+            fields.push((name.to_owned(), json!(parent)));
         }
     }
     if !options.tags.is_empty() {
-        let mut tags = field(fields, "tags").cloned().unwrap_or_else(|| json!([]));
-        if let Value::Array(tags) = &mut tags {
-            for tag in options.tags.iter().map(|tag| json!(tag)) {
-                if !tags.contains(&tag) {
-                    tags.push(tag);
-                }
+        let mut tags = field(fields, "tags").and_then(Value::as_array).cloned().unwrap_or_default();
+        for tag in options.tags.iter().map(|tag| json!(tag)) {
+            if !tags.contains(&tag) {
+                tags.push(tag);
             }
         }
         fields.retain(|(name, _)| name != "tags");
-        fields.push(("tags".to_owned(), tags));
+        fields.push(("tags".to_owned(), Value::Array(tags)));
     }
+}
+
+/// A task that another one waits for, by its number.
+#[derive(Clone, Debug)]
+struct SourceEdge {
+    on: usize,
+    /// The task that is meant if the first one makes a cycle.
+    otherwise: Option<usize>,
 }
 
 /// What a task waits for, and what contains it.
 #[derive(Clone, Default)]
 struct TaskLinks {
-    /// The numbers of tasks of the sources.
-    waits: Vec<usize>,
-    /// All ids.
-    ids: Vec<String>,
+    waits: Vec<SourceEdge>,
+    /// The ids of tasks that only the graph has.
+    elsewhere: Vec<String>,
     parent: Option<usize>,
 }
 
@@ -279,8 +251,6 @@ struct SourceNames<'a> {
     by_key: HashMap<(usize, &'a str), Option<usize>>,
     /// By key in any file.
     anywhere: HashMap<&'a str, Option<usize>>,
-    /// By title, key or another name, in lower case.
-    by_name: HashMap<(usize, String), Option<usize>>,
     /// By key in any file, in lower case.
     by_any_case: HashMap<String, Option<usize>>,
     sources: Vec<String>,
@@ -302,9 +272,6 @@ impl<'a> SourceNames<'a> {
         let tasks: Vec<(usize, &SourceTask)> = { files.iter().enumerate() }
             .flat_map(|(file, source)| source.backlog.tasks.iter().map(move |task| (file, task)))
             .collect();
-        let title = |task: &SourceTask| {
-            task.get("title").and_then(Value::as_str).unwrap_or_default().to_lowercase()
-        };
         let source = |(file, task): &(usize, &SourceTask)| {
             task.source.clone().unwrap_or_else(|| format!("{}#{}", files[*file].name, task.key))
         };
@@ -318,18 +285,9 @@ impl<'a> SourceNames<'a> {
             None => mapped.next().expect("each new task has an id"),
         };
         let ids = tasks.iter().enumerate().map(id).collect();
-        let mut by_name = HashMap::new();
-        for (number, (file, task)) in tasks.iter().enumerate() {
-            let others = task.aliases.iter().chain([&task.key]).map(|name| name.to_lowercase());
-            for name in others.chain([title(task)]) {
-                let known = by_name.entry((*file, name)).or_insert(Some(number));
-                *known = known.filter(|known| *known == number);
-            }
-        }
         SourceNames {
             by_key: numbers(tasks.iter().map(|(file, task)| (*file, task.key.as_str()))),
             anywhere: numbers(tasks.iter().map(|(_, task)| task.key.as_str())),
-            by_name,
             by_any_case: numbers(tasks.iter().map(|(_, task)| task.key.to_lowercase())),
             tasks,
             sources,
@@ -340,9 +298,7 @@ impl<'a> SourceNames<'a> {
     fn find(&self, file: usize, key: &str) -> Option<usize> {
         let own = self.by_key.get(&(file, key)).copied().flatten();
         let anywhere = || self.anywhere.get(key).copied().flatten();
-        let lower = key.to_lowercase();
-        let found = own.or_else(anywhere).or_else(|| self.by_any_case.get(&lower).copied()?);
-        found.or_else(|| self.by_name.get(&(file, lower)).copied().flatten())
+        own.or_else(anywhere).or_else(|| self.by_any_case.get(&key.to_lowercase()).copied()?)
     }
 
     /// Resolves the links of all tasks. With `nested`, tasks wait for those that they contain.
@@ -350,105 +306,132 @@ impl<'a> SourceNames<'a> {
         &self,
         existing: &ExistingTasks,
         nested: bool,
-        lost: &mut Vec<(usize, LostField)>,
+        lost: &mut Vec<(usize, Loss)>,
     ) -> Vec<TaskLinks> {
         let mut all = vec![TaskLinks::default(); self.tasks.len()];
-        let mut is_lost =
-            |file: usize, task: &SourceTask, field: &str, link: &SourceLink, place| {
-                let why = format!("no task `{}` in {place}", clipped(&link.key));
-                lost.push((file, LostField::new(field, why, link.at.clone()).of(&task.key)));
-            };
-        for (links, (file, task)) in all.iter_mut().zip(&self.tasks) {
+        let mut lose = |number: usize, field: &str, key: &str| {
+            let (file, task) = self.tasks[number];
+            let why = format!("no task `{}` in the source or the graph", clipped(key));
+            lost.push((file, Loss::new(&task.key, field, why)));
+        };
+        for (number, (file, task)) in self.tasks.iter().enumerate() {
             for link in &task.depends_on {
-                let found = self.find(*file, &link.key);
-                let id = match found {
-                    Some(other) => &self.ids[other].0,
-                    None if existing.ids.contains(&link.key) => &link.key,
-                    None => {
-                        is_lost(*file, task, "dependency", link, "the source or the graph");
-                        continue;
+                let otherwise = link.otherwise.as_ref().and_then(|key| self.find(*file, key));
+                match self.find(*file, &link.key) {
+                    Some(on) => all[number].waits.push(SourceEdge { on, otherwise }),
+                    None if existing.ids.contains(&link.key) => {
+                        all[number].elsewhere.push(link.key.clone());
                     }
-                };
-                links.waits.extend(found);
-                if !links.ids.contains(id) {
-                    links.ids.push(id.clone());
+                    None => lose(number, "dependency", &link.key),
                 }
             }
         }
         for (number, (file, task)) in self.tasks.iter().enumerate() {
-            let Some(link) = &task.parent else { continue };
-            let parent = self.find(*file, &link.key).filter(|parent| *parent != number);
-            let Some(parent) = parent else {
-                is_lost(*file, task, "parent", link, "the source");
+            let Some(key) = &task.parent else { continue };
+            let Some(parent) = self.find(*file, key).filter(|parent| *parent != number) else {
+                lose(number, "parent", key);
                 continue;
             };
             all[number].parent = Some(parent);
             // A part that waits for the whole says more than the nesting.
-            if nested && !all[number].waits.contains(&parent) {
-                let (id, whole) = (&self.ids[number].0, &mut all[parent]);
-                if !whole.ids.contains(id) {
-                    whole.ids.push(id.clone());
-                }
-                whole.waits.push(number);
+            if nested && all[number].waits.iter().all(|edge| edge.on != parent) {
+                all[parent].waits.push(SourceEdge { on: number, otherwise: None });
             }
         }
         all
     }
 
-    /// Checks that no task waits for itself.
-    fn check_cycles(&self, links: &[TaskLinks]) -> Result<(), Vec<(usize, Diagnostic)>> {
+    /// Removes cycles: a name that means another task means that one, and a dependency that is done
+    /// already is lost.
+    fn untie(&self, links: &mut [TaskLinks], lost: &mut Vec<(usize, Loss)>) -> Result<(), String> {
+        let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
+        let Ok(mut tasks) = self.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
+            return Ok(());
+        };
+        loop {
+            let edges = { links.iter().enumerate() }
+                .flat_map(|(number, links)| links.waits.iter().map(move |edge| (edge.on, number)));
+            let cyclic = match TaskGraph::new(tasks, edges.collect()) {
+                Ok(_) => return Ok(()),
+                Err(cyclic) => cyclic,
+            };
+            let Cyclic { cycles, tasks: same } = cyclic;
+            tasks = same;
+            for cycle in &cycles {
+                let loss = self.untie_cycle(cycle, links)?;
+                lost.extend(loss);
+            }
+        }
+    }
+
+    /// Removes one dependency of a cycle, in which each task is a dependency of the next. Returns the
+    /// loss, if it is one.
+    fn untie_cycle(
+        &self,
+        cycle: &[usize],
+        links: &mut [TaskLinks],
+    ) -> Result<Option<(usize, Loss)>, String> {
+        let next = cycle.iter().cycle().skip(1);
+        let mut pairs: Vec<(usize, usize)> = cycle.iter().copied().zip(next.copied()).collect();
+        // A task seldom means a later one.
+        pairs.sort_by_key(|(on, dependent)| on < dependent);
+        let place = |links: &[TaskLinks], (on, dependent): (usize, usize)| {
+            links[dependent].waits.iter().position(|edge| edge.on == on)
+        };
+        for pair in &pairs {
+            let Some(at) = place(links, *pair) else { continue };
+            if let Some(other) = links[pair.1].waits[at].otherwise.filter(|other| *other != pair.1)
+            {
+                links[pair.1].waits[at] = SourceEdge { on: other, otherwise: None };
+                return Ok(None);
+            }
+        }
+        let status = |number: usize| status(&self.tasks[number].1.fields);
+        let name = |number: usize| format!("`{}`", clipped(&self.tasks[number].1.key));
+        let is_done = |(on, dependent): &&(usize, usize)| {
+            status(*on) == Status::Complete || status(*dependent).is_over()
+        };
+        if let Some((on, dependent)) = pairs.iter().find(is_done)
+            && let Some(at) = place(links, (*on, *dependent))
+        {
+            links[*dependent].waits.remove(at);
+            let (file, task) = self.tasks[*dependent];
+            let why = format!("{} waits for this task too; the dependency is done", name(*on));
+            return Ok(Some((file, Loss::new(&task.key, "dependency", why))));
+        }
         /// The number of tasks of a cycle that are shown.
         const SHOWN: usize = 8;
-        let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
-        let Ok(tasks) = self.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
-            return Ok(());
-        };
-        let edges = { links.iter().enumerate() }
-            .flat_map(|(number, links)| links.waits.iter().map(move |other| (*other, number)));
-        let Err(Cyclic { cycles, .. }) = TaskGraph::new(tasks, edges.collect()) else {
-            return Ok(());
-        };
-        let fault = |cycle: &Vec<usize>| {
-            let name = |number: &usize| format!("`{}`", clipped(&self.tasks[*number].1.key));
-            let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
-            if cycle.len() > SHOWN {
-                shown.push(format!("… {} more …", cycle.len() - SHOWN));
-            }
-            shown.push(name(&cycle[0]));
-            let (file, first) = self.tasks[cycle[0]];
-            let last = &self.tasks[cycle[cycle.len() - 1]].1.key;
-            let link = first.depends_on.iter().find(|link| link.key == *last);
-            let at = link.map_or_else(|| first.at.clone(), |link| link.at.clone());
-            let message = format!("the tasks form a cycle: {}", shown.join(" -> "));
-            let help = "remove one of these dependencies in the source; nothing was changed";
-            (file, Diagnostic::error(message, at).help(help))
-        };
-        Err(cycles.iter().map(fault).collect())
+        let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(|number| name(*number)).collect();
+        if cycle.len() > SHOWN {
+            shown.push(format!("… {} more …", cycle.len() - SHOWN));
+        }
+        shown.push(name(cycle[0]));
+        Err(format!("the tasks form a cycle: {}", shown.join(" -> ")))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BacklogFormat, read};
+    use super::super::read;
     use super::*;
 
-    fn file(name: &str, format: BacklogFormat, text: &str) -> SourceFile {
-        SourceFile { name: name.to_owned(), backlog: read(format, "x", text).unwrap() }
+    fn planned(name: &str, text: &str, known: &ExistingTasks, nested: bool) -> ImportPlan {
+        let backlog = read(name, text).unwrap();
+        let files = [SourceFile { name: name.to_owned(), backlog }];
+        let options = ImportOptions { nested, tags: vec!["new".to_owned()] };
+        plan(&files, known, &options).unwrap()
     }
 
     const STORIES: &str = r#"{"project": "P", "userStories": [
         {"id": "a/1", "title": "A", "passes": true},
-        {"id": "b", "title": "B", "dependsOn": ["a/1", "gone"], "dependson": 1}]}"#;
+        {"id": "b", "title": "B", "dependsOn": ["a/1", "gone"]}]}"#;
 
     #[test]
     fn ids_are_mapped_and_dependencies_follow() {
-        let files = [file("prd.json", BacklogFormat::Prd, STORIES)];
-        let options = ImportOptions { tags: vec!["new".to_owned()], ..ImportOptions::default() };
-        let plan = plan(&files, &ExistingTasks::default(), &options).unwrap();
+        let plan = planned("prd.json", STORIES, &ExistingTasks::default(), false);
         let [a, b] = plan.tasks.as_slice() else { panic!("{plan:?}") };
         assert_eq!((a.id.as_str(), a.is_renamed, a.status()), ("a-1", true, Status::Complete));
-        assert_eq!(b.dependencies(), ["a-1"]);
-        assert_eq!(b.source, "prd.json#b");
+        assert_eq!((b.dependencies(), b.source.as_str()), (vec!["a-1"], "prd.json#b"));
         assert_eq!(b.get("tags"), Some(&json!(["new"])));
         assert!(plan.lost.iter().any(|(_, lost)| lost.why.contains("`gone`")), "{:?}", plan.lost);
         assert_eq!(plan.top, [("project".to_owned(), json!("P"))]);
@@ -456,35 +439,52 @@ mod tests {
 
     #[test]
     fn what_the_graph_has_keeps_its_id() {
-        let files = [file("prd.json", BacklogFormat::Prd, STORIES)];
         let known = ExistingTasks {
             ids: ["mine", "b"].map(str::to_owned).into(),
             by_source: [("prd.json#a/1".to_owned(), "mine".to_owned())].into(),
-            ..ExistingTasks::default()
         };
-        let plan = plan(&files, &known, &ImportOptions::default()).unwrap();
+        let plan = planned("prd.json", STORIES, &known, false);
         assert_eq!((plan.tasks[0].id.as_str(), plan.tasks[0].is_new), ("mine", false));
         assert!(plan.tasks[1].is_new && plan.tasks[1].id.starts_with("b-"), "{plan:?}");
         assert_eq!(plan.tasks[1].dependencies(), ["mine"]);
     }
 
     #[test]
-    fn a_cycle_is_an_error_with_its_place() {
-        let text = r#"[{"id": "a", "title": "A", "dependsOn": ["b"]}, {"id": "b", "title": "B", "dependsOn": ["a"]}]"#;
-        let files = [file("x", BacklogFormat::Prd, text)];
-        let faults =
-            plan(&files, &ExistingTasks::default(), &ImportOptions::default()).unwrap_err();
-        assert!(faults[0].1.message.contains("`a` -> `b` -> `a`"), "{faults:?}");
-        assert_eq!(&text[faults[0].1.at.clone()], "\"b\"");
+    fn a_cycle_is_untied_where_it_is_done_and_refused_where_it_is_open() {
+        let text = |status: &str| {
+            format!(
+                "tasks:
+- {{id: a, status: {status}, depends_on: [b]}}
+- {{id: b, status:                  {status}, depends_on: [a]}}
+- {{id: c, depends_on: [a]}}
+"
+            )
+        };
+        let plan = planned("g.yaml", &text("done"), &ExistingTasks::default(), false);
+        assert_eq!(plan.tasks[2].dependencies(), ["a"]);
+        assert_eq!(plan.lost.len(), 1, "{:?}", plan.lost);
+        let backlog = read("g.yaml", &text("open")).unwrap();
+        let files = [SourceFile { name: "g.yaml".to_owned(), backlog }];
+        let found =
+            super::plan(&files, &ExistingTasks::default(), &ImportOptions::default()).unwrap_err();
+        assert!(found.contains("`a` -> `b` -> `a`") || found.contains("`b` -> `a` -> `b`"));
+    }
+
+    #[test]
+    fn a_bare_number_is_a_sibling_unless_that_makes_a_cycle() {
+        let text = r#"{"tasks": [{"id": 1, "title": "One", "dependencies": []}, {"id": 2, "title": "Two",
+            "dependencies": [1], "subtasks": [{"id": 1, "title": "A", "dependencies": [2]},
+            {"id": 2, "title": "B", "dependencies": [1]}, {"id": 3, "title": "C", "dependencies": [2]}]}]}"#;
+        let plan = planned("tasks.json", text, &ExistingTasks::default(), false);
+        let waits: Vec<Vec<&str>> = plan.tasks.iter().map(ImportedTask::dependencies).collect();
+        assert_eq!(waits, [vec![], vec!["1"], vec!["2"], vec!["2.1"], vec!["2.2"]]);
     }
 
     #[test]
     fn nesting_is_a_dependency_only_if_told() {
-        let text = "- [ ] whole\n  - [ ] part\n";
-        let files = [file("x", BacklogFormat::Markdown, text)];
         for nested in [false, true] {
-            let options = ImportOptions { nested, ..ImportOptions::default() };
-            let plan = plan(&files, &ExistingTasks::default(), &options).unwrap();
+            let text = "- [ ] whole\n  - [ ] part\n";
+            let plan = planned("x.md", text, &ExistingTasks::default(), nested);
             let want: &[&str] = if nested { &["part"] } else { &[] };
             assert_eq!(plan.tasks[0].dependencies(), want);
             assert_eq!(plan.tasks[1].get("story"), Some(&json!("whole")));

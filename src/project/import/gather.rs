@@ -1,7 +1,6 @@
 //! The texts of a source: a file, the files of a folder, or standard input.
 
 use std::{
-    fmt::Write as _,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -10,145 +9,127 @@ use std::{
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::{format_of, refused};
+use super::refused;
 use crate::{
     core::{
-        diagnostic::Diagnostic,
-        import::{self, BacklogFormat, STANDARD_INPUT},
+        diagnostic::{Diagnostic, position},
+        exit::{Exit, Failure},
+        import::{self, Refusal, STANDARD_INPUT, plan::SourceFile},
     },
     regular_file,
 };
 
 /// The number of files of a folder that are read.
 const MOST_FILES: usize = 20_000;
-/// The number of files that an error names.
-const SHOWN: usize = 10;
 /// How deep folders are searched.
 const DEEPEST: usize = 6;
 /// The endings of names of files that may be backlogs.
 const ENDINGS: [&str; 8] = ["md", "markdown", "json", "jsonl", "yaml", "yml", "csv", "tsv"];
-/// Folders that contain no backlogs.
+/// Folders that contain no backlogs, and hidden ones that do.
 const SKIPPED: [&str; 5] = ["node_modules", "target", "vendor", "dist", "logs"];
+const HIDDEN: [&str; 2] = [".beads", ".taskmaster"];
+/// Folders next to tickets whose files are no tasks.
+const NO_TASKS: [&str; 2] = ["archive", "drafts"];
 
-/// A text that may be a backlog.
-#[derive(Clone, Debug)]
-pub struct SourceText {
-    /// Its name in messages and in `source:`: relative to the repository if it is inside.
-    pub name: String,
-    /// Its path; none for standard input.
-    pub path: Option<PathBuf>,
-    /// The text.
-    pub text: String,
-    /// The format.
-    pub format: BacklogFormat,
+/// The backlogs of a source.
+#[derive(Default)]
+pub struct Gathered {
+    /// The files that were read.
+    pub files: Vec<SourceFile>,
+    /// The files of a folder that are not read.
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// A file of a folder that is not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedFile {
-    /// Its name, as in [`SourceText`].
+    /// Its name, relative to the repository if it is inside.
     pub name: String,
     /// The reason, as a lower-case fragment.
     pub why: String,
 }
 
-/// Reads a source. Returns its texts, and the files of a folder that are not read.
+/// Reads a source.
 ///
 /// # Errors
-/// There is no such file; it is not text; it looks like no backlog.
-pub fn gather(
-    root: &Path,
-    path: &Path,
-    format: Option<BacklogFormat>,
-) -> Result<(Vec<SourceText>, Vec<SkippedFile>)> {
+/// There is no such file; it is not text; it has a format that is not imported.
+pub fn gather(root: &Path, path: &Path) -> Result<Gathered> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
         let input = std::io::stdin().lock();
-        let limit = regular_file::LARGEST;
-        input.take(limit).read_to_end(&mut bytes).context("read standard input")?;
-        let text = utf8("standard input", bytes)?;
-        let format = format_of("standard input", &text, format)?;
-        let name = STANDARD_INPUT.to_owned();
-        return Ok((vec![SourceText { name, path: None, text, format }], Vec::new()));
+        input.take(regular_file::LARGEST).read_to_end(&mut bytes).context("read standard input")?;
+        return Ok(Gathered { files: vec![read(STANDARD_INPUT, bytes)?], skipped: Vec::new() });
     }
     let name = name_of(root, path);
     let found = fs::metadata(path).with_context(|| format!("read `{name}`"))?;
     if !found.is_dir() {
         let bytes = regular_file::read(path).with_context(|| format!("read `{name}`"))?;
-        let text = utf8(&name, bytes)?;
-        let format = format_of(&name, &text, format)?;
-        let text = SourceText { name, path: Some(path.to_owned()), text, format };
-        return Ok((vec![text], Vec::new()));
+        return Ok(Gathered { files: vec![read(&name, bytes)?], skipped: Vec::new() });
     }
-    let (texts, skipped) = gather_folder(root, path, format)?;
-    if texts.is_empty() {
-        let fault = Diagnostic::error(format!("there is no backlog in `{name}`"), 0..0);
-        let mut help = "name a file, or `--format` if the files have an unusual form".to_owned();
-        for file in skipped.iter().take(SHOWN) {
-            let _ = write!(help, "\n`{}` is not read: {}", file.name.escape_debug(), file.why);
-        }
-        return Err(refused(&name, "", &[fault.help(help)]));
-    }
-    Ok((texts, skipped))
-}
-
-/// Reads the files of a folder. Returns the texts of those that are backlogs, and the other files.
-///
-/// # Errors
-/// Errors of the disk.
-fn gather_folder(
-    root: &Path,
-    path: &Path,
-    format: Option<BacklogFormat>,
-) -> Result<(Vec<SourceText>, Vec<SkippedFile>)> {
-    let (mut texts, mut skipped) = (Vec::new(), Vec::new());
-    for path in files(path, 0)?.into_iter().take(MOST_FILES) {
-        let name = name_of(root, &path);
-        match in_folder(&path, &name, format)? {
-            Ok((text, format)) => texts.push(SourceText { name, path: Some(path), text, format }),
-            Err(why) => skipped.push(SkippedFile { name, why }),
+    let mut gathered = Gathered::default();
+    for file in files(path, 0)?.into_iter().take(MOST_FILES) {
+        let name = name_of(root, &file);
+        match read_in_folder(path, &file, &name)? {
+            Ok(file) => gathered.files.push(file),
+            Err(why) => gathered.skipped.push(SkippedFile { name, why }),
         }
     }
     // Next to tickets, a text with checkboxes explains them.
-    if format.is_none() && texts.iter().any(|text| text.format != BacklogFormat::Markdown) {
-        let is_plan = |text: &SourceText| text.format == BacklogFormat::Markdown;
-        let why = "a plan next to other backlogs; name it alone to import it";
-        skipped.extend(
-            texts
-                .iter()
-                .filter(|text| is_plan(text))
-                .map(|text| SkippedFile { name: text.name.clone(), why: why.to_owned() }),
-        );
-        texts.retain(|text| !is_plan(text));
+    let is_list = |file: &SourceFile| file.backlog.format == "markdown";
+    if !gathered.files.iter().all(is_list) {
+        let why = "a checklist next to other backlogs; name it alone to import it";
+        let (lists, files) = gathered.files.into_iter().partition(is_list);
+        gathered.files = files;
+        let skipped = |file: SourceFile| SkippedFile { name: file.name, why: why.to_owned() };
+        gathered.skipped.extend(Vec::into_iter(lists).map(skipped));
     }
-    skipped.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok((texts, skipped))
+    if gathered.files.is_empty() {
+        let first = gathered.skipped.iter().find(|file| !file.why.starts_with("its ending"));
+        let why = first.map_or(String::new(), |file| format!(" (`{}`: {})", file.name, file.why));
+        let message = format!(
+            "`{name}` has no backlog that is imported{why}; an agent reads it: `ralph draft {name}`"
+        );
+        return Err(Failure::new(Exit::Invalid, message).into());
+    }
+    Ok(gathered)
 }
 
-/// Reads a file of a folder: its text and its format, or why it is not read.
-///
-/// # Errors
-/// Errors of the disk.
-fn in_folder(
-    path: &Path,
-    name: &str,
-    format: Option<BacklogFormat>,
-) -> Result<Result<(String, BacklogFormat), String>> {
+/// Reads a text.
+fn read(name: &str, bytes: Vec<u8>) -> Result<SourceFile> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let fault = Diagnostic::error("the file is not UTF-8", at..at + '\u{fffd}'.len_utf8());
+        refused(name, &text, &Refusal::Faults(vec![fault.help("save it as UTF-8")]))
+    })?;
+    let backlog = import::read(name, &text).map_err(|refusal| refused(name, &text, &refusal))?;
+    Ok(SourceFile { name: name.to_owned(), backlog })
+}
+
+/// Reads a file of a folder, or returns why it is not read. Its own errors are shown with their
+/// places.
+fn read_in_folder(folder: &Path, path: &Path, name: &str) -> Result<Result<SourceFile, String>> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if !ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
-        return Ok(Err(format!("the ending is none of {}", ENDINGS.join(", "))));
+        return Ok(Err(format!("its ending is none of {}", ENDINGS.join(", "))));
+    }
+    let inside = path.strip_prefix(folder).unwrap_or(path);
+    let mut folders = inside.components().filter_map(|part| part.as_os_str().to_str());
+    if let Some(folder) = folders.find(|part| NO_TASKS.contains(part)) {
+        return Ok(Err(format!("the files in `{folder}` are no tasks")));
     }
     let bytes = regular_file::read(path).with_context(|| format!("read `{name}`"))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Ok(Err("it is not UTF-8".to_owned()));
     };
-    let detected = import::detect(&text);
-    let Some(wanted) = format.or(detected) else { return Ok(Err(import::why_not(&text))) };
-    Ok(match import::read(wanted, name, &text) {
+    Ok(match import::read(name, &text) {
         Ok(backlog) if backlog.tasks.is_empty() => Err("it has no tasks".to_owned()),
-        // The errors in a file that was meant to be read are shown with their places.
-        Err(faults) if detected != Some(wanted) => Err(faults[0].message.clone()),
-        Ok(_) | Err(_) => Ok((text, wanted)),
+        Ok(backlog) => Ok(SourceFile { name: name.to_owned(), backlog }),
+        Err(Refusal::Foreign(what)) => Err(format!("it is {what}")),
+        Err(Refusal::Faults(faults)) => {
+            let (line, _) = position(&text, faults[0].at.start);
+            Err(format!("{} (line {line})", faults[0].message))
+        }
     })
 }
 
@@ -163,8 +144,7 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_hidden =
-            name.starts_with('.') && ![".beads", ".taskmaster"].contains(&name.as_str());
+        let is_hidden = name.starts_with('.') && !HIDDEN.contains(&name.as_str());
         // A link may lead out of the folder, or around.
         let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
         if is_hidden || is_link {
@@ -182,18 +162,9 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
 }
 
 /// The name of a file: relative to the repository if it is inside.
-pub fn name_of(root: &Path, path: &Path) -> String {
+fn name_of(root: &Path, path: &Path) -> String {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
     let inside = whole.strip_prefix(&root).map(Path::to_owned);
     inside.unwrap_or(whole).display().to_string()
-}
-
-fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let text = String::from_utf8_lossy(&error.into_bytes()).into_owned();
-        let fault = Diagnostic::error("the file is not UTF-8", at..at + '\u{fffd}'.len_utf8());
-        refused(name, &text, &[fault.help("save it as UTF-8; nothing was changed")])
-    })
 }
