@@ -3,7 +3,6 @@
 mod attempts;
 mod away;
 mod background;
-mod calibrate;
 mod check;
 mod costs;
 mod dag_status;
@@ -55,9 +54,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, process, signal, terminal},
-    cli::{
-        Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, ReviewArgs, Which,
-    },
+    cli::{Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
     core::{
         diagnostic::nearest_or,
         event::Begun,
@@ -87,7 +84,6 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Attach(_)
             | Command::Init(_)
             | Command::Draft(_)
-            | Command::Review(Flags(ReviewArgs { calibrate: true, .. }))
             | Command::Spawn(_)
             | Command::Relayed { .. }
             | Command::Demo(_)
@@ -114,11 +110,6 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
             draft::run(at, DraftArgs { spec, ..DraftArgs::default() })
         }
     }
-}
-
-/// Goes through what landed, or gives it to the reviewer of the settings.
-fn review_landed(at: &Invocation, options: &ReviewArgs) -> Result<Exit> {
-    if options.calibrate { calibrate::run(at, options) } else { review::run(at, options) }
 }
 
 /// Runs the command of a parsed command line.
@@ -185,7 +176,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
         Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), &options),
         Command::Land(Flags(LandArgs {})) => land::run(at),
-        Command::Review(Flags(options)) => review_landed(at, &options),
+        Command::Review(Flags(options)) => review::run(at, &options),
         Command::Diff(Flags(options)) => diff::run(at, &options),
         Command::Pr(Flags(options)) => pull_request::run(at, &options),
         Command::TakeBack(Flags(options)) => take_back::run(at, &options),

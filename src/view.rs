@@ -5,7 +5,6 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod attempt;
-pub mod calibration;
 pub mod lines;
 pub mod log;
 pub mod message;

@@ -51,7 +51,7 @@ pub use change::{KEEPS_ADDED, REGENERATES};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};
 pub use control::{MergedLines, merge_lines};
-pub use control_tree::{added_lines, changed_lines, inserted_lines};
+pub use control_tree::{changed_lines, inserted_lines};
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};

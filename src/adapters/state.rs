@@ -124,16 +124,6 @@ impl StateFolder {
         Lock::on(&self.draft())
     }
 
-    /// Takes the lock of `ralph review --calibrate`, or returns that another process has it.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn try_lock_calibration(&self) -> io::Result<Option<Lock>> {
-        let folder = self.dir.join("calibration");
-        fs::create_dir_all(&folder)?;
-        Lock::on(&folder)
-    }
-
     /// Notes that attempts have worked in the sandbox of this name.
     pub fn note_sandbox(&self, name: &str) {
         let file = self.dir.join(SANDBOX);

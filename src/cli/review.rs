@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 
-use super::{complete, money};
+use super::complete;
 
 /// `ralph review`.
 #[derive(Debug, Args)]
@@ -17,19 +17,6 @@ pub struct ReviewArgs {
     /// A note on it
     #[arg(long, value_name = "TEXT", requires = "accept")]
     pub note: Option<String>,
-    /// Plant defects in copies of landed work, and count how many the reviewer finds
-    #[arg(long, conflicts_with = "accept")]
-    pub calibrate: bool,
-    /// How many defects `--calibrate` plants
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "calibrate",
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub defects: u32,
-    /// Choose other defects; the same number chooses the same
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "calibrate")]
-    pub seed: u64,
-    /// Stop `--calibrate` at this amount (USD)
-    #[arg(long, value_name = "USD", requires = "calibrate", value_parser = money)]
-    pub max_cost: Option<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

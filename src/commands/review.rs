@@ -81,8 +81,6 @@ pub(super) struct Landing {
     pub(super) item: ReviewItem,
     /// The verify commands of the attempt.
     pub(super) verify: Vec<CheckResult>,
-    /// Where the attempt was to run, if not on this machine as it is.
-    pub(super) run_on: Option<String>,
 }
 
 /// The landed work of complete tasks that nobody has reviewed, in no order.
@@ -129,8 +127,7 @@ pub(super) fn landings(
         };
         let about = (task.title_line(), editor.store.history().of(id));
         found.extend(ReviewItem::of(entry, about, change.ends(), &facts).map(|item| {
-            let (verify, run_on) = (ended.evidence.verify.clone(), entry.run_on.clone());
-            Landing { item, verify, run_on }
+            Landing { item, verify: ended.evidence.verify.clone() }
         }));
     }
     Ok(found)

@@ -49,7 +49,6 @@ pub mod night;
 pub mod run;
 pub mod prompt;
 pub mod proof;
-pub mod planted_defect;
 pub mod risk;
 pub mod setup;
 pub mod layout;

@@ -40,7 +40,7 @@ pub struct LoopPaths {
 
 /// The files and folders that `ralph` writes, for any loop, relative to the repository. Folders end
 /// with a slash.
-pub const OWN: [&str; 11] = [
+pub const OWN: [&str; 10] = [
     "logs/ralph.jsonl",
     "logs/ralph.heartbeat",
     "logs/run.log",
@@ -48,7 +48,6 @@ pub const OWN: [&str; 11] = [
     "logs/attempts/",
     "logs/hooks/",
     "logs/draft/",
-    "logs/calibration/",
     "logs/loops/",
     ".ralph/tasks/",
     ".ralph/loops/",
@@ -170,11 +169,6 @@ impl LoopPaths {
     /// The ref that keeps the commit at which a draft is made.
     pub fn draft_ref() -> &'static str {
         "refs/ralph/draft+"
-    }
-
-    /// The ref that keeps the commit at which landed work is reviewed again.
-    pub fn calibration_ref() -> &'static str {
-        "refs/ralph/calibration+"
     }
 
     /// The name of a slot: its number or its purpose, after the name of the loop.

@@ -105,11 +105,6 @@ impl SlotPool {
         self.folder.join(self.place.slot("draft"))
     }
 
-    /// Returns the slot of `ralph review --calibrate`.
-    pub fn calibration(&self) -> PathBuf {
-        self.folder.join(self.place.slot("calibration"))
-    }
-
     /// Returns the slot of `ralph doctor --on`.
     pub fn probe(&self) -> PathBuf {
         self.folder.join(self.place.slot("probe"))

@@ -225,11 +225,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"by":"strong","obstacle":{"kind":"overloaded","until":"2026-11-20T22:45:03Z"}"#,
     ),
-    (
-        "calibrated",
-        "",
-        r#""by":"strong","planted":"off_by_one","found":true,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"log":"logs/calibration/r/1""#,
-    ),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (
         "child_started",

@@ -29,23 +29,6 @@ impl CommitMaker<'_> {
         self.commit_alone(&tree, head, "A control of ralph\n")
     }
 
-    /// Makes a commit on top of `base` with all changes up to `head` and its message, in which a file has
-    /// this text. No ref names it.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn as_one_with(
-        &self,
-        base: &str,
-        head: &str,
-        file: Option<(&str, &str)>,
-    ) -> Result<CommitId> {
-        let files = file.into_iter().map(|(path, text)| (path, Some(text)));
-        let tree = self.with_texts(head, base, files)?;
-        let message = program::run(&self.root, &["log", "-1", "--format=%B", head])?;
-        self.commit_alone(&tree, base, &String::from_utf8_lossy(&message))
-    }
-
     /// The tree of `head` in which the files have these texts; without a text, what `base` has there.
     fn with_texts<'t>(
         &self,
@@ -136,21 +119,6 @@ pub fn inserted_lines<'t>(old: &str, new: &'t str) -> Result<Vec<&'t str>> {
         let start = (hunk.new_start() as usize).saturating_sub(1);
         let inserted = all.get(start..start + hunk.new_lines() as usize);
         lines.extend(inserted.filter(|_| hunk.old_lines() == 0).unwrap_or_default());
-    }
-    Ok(lines)
-}
-
-/// The lines of a text that are not in an older one, counted from 0.
-///
-/// # Errors
-/// The error of libgit2.
-pub fn added_lines(old: &str, new: &str) -> Result<BTreeSet<usize>> {
-    let patch = patch_of(old, new)?;
-    let mut lines = BTreeSet::new();
-    for number in 0..patch.num_hunks() {
-        let (hunk, _) = patch.hunk(number)?;
-        let start = (hunk.new_start() as usize).saturating_sub(1);
-        lines.extend(start..start + hunk.new_lines() as usize);
     }
     Ok(lines)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::side_agent::{CalibrationCall, CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait};
+use super::side_agent::{CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait};
 use crate::{
     agents::{
         provider_error::ProviderError,
@@ -303,8 +303,6 @@ pub enum CheckEvent {
     WorkReviewed(ReviewEnd),
     /// The work of an attempt waits for its required review.
     ReviewWaits(ReviewWait),
-    /// A reviewer was given landed work by `ralph review --calibrate`, and ended.
-    Calibrated(CalibrationCall),
     /// Controls have shown whether the verify commands notice the work of an attempt.
     Proved {
         /// The attempt.

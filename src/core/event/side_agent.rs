@@ -8,7 +8,6 @@ use crate::{
     default_value::is_default,
     diagnosis::Diagnosis,
     outcome::Outcome,
-    planted_defect::DefectKind,
     reviewer::WorkReview,
     spend::Spend,
 };
@@ -105,35 +104,6 @@ pub struct DiagnosisEnd {
 }
 
 impl DiagnosisEnd {
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
-    }
-}
-
-/// The end of a review of landed work by `ralph review --calibrate`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CalibrationCall {
-    /// The name of the reviewer's agent.
-    pub by: String,
-    /// The defect that was planted; none in a control.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub planted: Option<DefectKind>,
-    /// Whether a finding names the defect; of a control, whether there is a finding.
-    pub found: bool,
-    /// How the reviewer's process ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-    /// The folder with its prompt and output, relative to the repository.
-    pub log: String,
-}
-
-impl CalibrationCall {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)

@@ -106,8 +106,6 @@ impl PaidCall {
                 (Some("ralph draft"), &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
                 (Some("reviews of work"), &end.review.by, &end.usage, end.spend())
-            } else if let Event::Check(CheckEvent::Calibrated(call)) = &record.event {
-                (Some("ralph review --calibrate"), &call.by, &call.usage, call.spend())
             } else if let Event::Attempt(AttemptEvent::CandidateEnded(end)) = &record.event {
                 (None, &end.candidate.by, &end.usage, end.spend())
             } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {

@@ -89,11 +89,6 @@ impl<'a> SourceCode<'a> {
         code.strip_suffix('\r').unwrap_or(&code).to_owned()
     }
 
-    /// Whether a string goes on after a line, counted from 0.
-    pub fn is_in_string_after(&self, line: usize) -> bool {
-        self.line(line).is_some_and(|line| self.string_at(line.end).is_some())
-    }
-
     /// The string with the byte at this offset.
     fn string_at(&self, at: usize) -> Option<&Range<usize>> {
         let before = self.pieces.partition_point(|(piece, _)| piece.start <= at).checked_sub(1)?;

@@ -17,10 +17,7 @@ use crate::{
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
-    view::{
-        calibration,
-        waits::{changed_agent, if_already_there, near_limit, review_wait},
-    },
+    view::waits::{changed_agent, if_already_there, near_limit, review_wait},
 };
 
 /// The number of commits of one task in the summary.
@@ -417,7 +414,6 @@ impl EventText for CheckEvent {
             CheckEvent::ReviewWaits(wait) => {
                 warn(format!("{id}: {}", review_wait(wait, at.record.timestamp)))
             }
-            CheckEvent::Calibrated(call) => faint(calibration::line(call)),
             CheckEvent::Proved { proof, .. } => match proof.outcome.is_good() {
                 true if !at.verbose => Vec::new(),
                 true => faint(format!("{id} {}", proof.outcome)),

@@ -107,7 +107,6 @@ impl Effect for CheckEvent {
                 history.add_call(record, &end.spend(), &end.usage);
                 history.apply_review_error(at, end);
             }
-            CheckEvent::Calibrated(call) => history.add_cost(at, call.usage.cost_usd),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
@@ -149,7 +148,6 @@ impl Effect for CheckEvent {
                 | CheckEvent::Flaky(_)
                 | CheckEvent::Repairing { .. }
                 | CheckEvent::VerifyPostponed { .. }
-                | CheckEvent::Calibrated(_)
                 | CheckEvent::Proved { .. } => return,
             };
             // The journal records the checks of a trial under the first task of the batch.
