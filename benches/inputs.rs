@@ -356,7 +356,6 @@ pub fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
         tools: std::collections::BTreeMap::new(),
         last_line: Some("All tests pass.".to_owned()),
         continued: Vec::new(),
-        candidates: None,
         log,
     }
 }

@@ -11,7 +11,6 @@ mod agents;
 mod attempts;
 mod attend;
 mod away;
-mod candidates;
 mod checkout;
 mod checkout_graph;
 mod close;
@@ -78,7 +77,6 @@ use attempts::RunAttempts;
 use attend::Inbox;
 use attend::{await_repository, explained};
 use away::RunAway;
-use candidates::RunCandidates;
 pub use context::RunOptions;
 use context::{Facts, RunContext};
 use graph::RunGraph;
@@ -114,7 +112,6 @@ pub struct Runner {
     hooks: RunHooks,
     proofs: RunProofs,
     side_agents: SideAgents,
-    candidates: RunCandidates,
     inbox: Inbox,
     /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
@@ -187,7 +184,6 @@ impl Runner {
             hooks: RunHooks::default(),
             proofs: RunProofs::default(),
             side_agents: SideAgents::default(),
-            candidates: RunCandidates::default(),
             inbox,
             wake: None,
             followed: Instant::now(),

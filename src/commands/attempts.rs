@@ -11,7 +11,6 @@ use crate::{
     cli::{AttemptsArgs, RestoreArgs, ShowArgs},
     core::{
         agents::transcript::Usage,
-        candidate::CandidateResult,
         diagnostic::nearest_or,
         duration,
         event::{AttemptResult, record::Record},
@@ -240,10 +239,6 @@ impl TextPage {
         if let Some(review) = &evidence.review {
             self.line("Review", &review.to_string());
             self.list("Findings", review.findings.iter().map(ReviewFinding::line));
-        }
-        if let Some(choice) = &ended.candidates {
-            self.line("Chosen", &choice.line());
-            self.list("Candidates", choice.of.iter().map(CandidateResult::line));
         }
         if let Some(pinned) = &ended.pinned {
             let restore = format!("`ralph restore{name}` makes a branch of it");

@@ -76,10 +76,10 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
         paid.add(ended);
     }
     for call in log.calls() {
-        let own = || call.what.map_or_else(unknown, str::to_owned);
+        let own = || call.what.to_owned();
         let id = call.task_id.as_ref();
         let key = match by {
-            By::Task => id.filter(|_| call.what.is_none()).map_or_else(own, TaskId::to_string),
+            By::Task => own(),
             By::Story => id.map_or_else(own, &story),
             By::Prompt => id.map_or_else(own, &prompt),
             By::Day => call.at.with_timezone(&Local).date_naive().to_string(),

@@ -19,7 +19,6 @@ use crate::{
         state::StateFolder,
     },
     core::{
-        candidate::CANDIDATE,
         duration,
         event::{ChildAgent, ChildEnded, ChildEvent, ChildOutcome},
         exit::{Exit, Failure, fail},
@@ -98,18 +97,11 @@ impl AttemptContext {
     }
 }
 
-/// Refuses a command by which an agent speaks for its attempt, if this is its reviewer or a candidate.
+/// Refuses a command by which an agent speaks for its attempt, if this is its reviewer.
 ///
 /// # Errors
 /// A usage error.
 pub(super) fn refuse_beside(command: &str) -> Result<()> {
-    if let Ok(number) = env::var(CANDIDATE) {
-        let why = format!(
-            "`ralph {command}` is for attempts with one agent; this is candidate {number} of one: decide by \
-             yourself, and say in your last message how"
-        );
-        return Err(Failure::new(Exit::Usage, why).into());
-    }
     let why = format!(
         "`ralph {command}` is for the author of the work; a reviewer answers with findings in its last \
          message"

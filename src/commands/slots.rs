@@ -230,11 +230,8 @@ impl ListedSlot {
                 let side = pool.kind(&path);
                 let beside = history.active.attempts.iter().find_map(|active| {
                     let is_it = |slot: &String| Path::new(slot) == path;
-                    let is_candidate = active.candidates.iter().any(|(_, slot)| is_it(slot));
                     let reviews = active.review_slot.as_ref().is_some_and(is_it);
-                    let stage =
-                        if reviews { AttemptState::Reviewing } else { AttemptState::Running };
-                    (live && (reviews || is_candidate)).then_some((active, stage))
+                    (live && reviews).then_some((active, AttemptState::Reviewing))
                 });
                 let state = match (used, beside) {
                     (Some(open), _) => used_by(open, &attempts, live),
@@ -287,7 +284,6 @@ impl ListedSlot {
         match self.kind() {
             "merge_queue" => format!("merge queue; {what}"),
             "review" => format!("reviewer; {what}"),
-            "candidate" => format!("candidate; {what}"),
             _ => what,
         }
     }

@@ -1,7 +1,7 @@
 //! `ralph task-reset`, `task-complete` and `task-block` change the status of a task; `ralph verify` runs
 //! its checks.
 
-use std::{env, path::Path};
+use std::env;
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -21,12 +21,10 @@ use crate::{
     },
     cli::TaskCompleteArgs,
     core::{
-        candidate::CANDIDATE,
         event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, fail},
         graph::task::{Status, TaskId},
-        loop_paths::DONE,
         verdict::{Outcome, Verdict},
     },
     project::{
@@ -36,7 +34,6 @@ use crate::{
         placement::AWAY,
         workspace::find,
     },
-    regular_file,
     runner::open_reset,
 };
 
@@ -131,9 +128,6 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let found = invocation.heard();
     // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
     // repository with a graph of its own is meant itself.
-    if let Some(number) = env::var_os(CANDIDATE) {
-        return report_candidate(&number.to_string_lossy(), id);
-    }
     refuse_beside("task-complete")?;
     let own = AttemptContext::of_environment("task-complete", "").ok();
     let own = own.and_then(|own| Some((own.task_id.as_str() == id, own.workspace().ok()?)));
@@ -173,20 +167,6 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     terminal::print(&format!(
         "{id} is reported as done; it is verified when attempt {attempt} ends\n"
     ))?;
-    Ok(true)
-}
-
-/// Reports the work of a candidate, for which nothing else speaks than its own folder.
-fn report_candidate(number: &str, id: &str) -> Result<bool> {
-    let own = env::var("RALPH_TASK_ID").unwrap_or_default();
-    if own != id {
-        return fail(Exit::Usage, format!("candidate {number} of `{own}` speaks only for itself"));
-    }
-    let folder = env::var_os("RALPH_TASK_DIR").context("`RALPH_TASK_DIR` is not set")?;
-    let path = Path::new(&folder).join(DONE);
-    regular_file::write(&path, b"").with_context(|| format!("write `{}`", path.display()))?;
-    let what = "is reported as done; it is verified when its agent ends";
-    terminal::print(&format!("candidate {number} of {id} {what}\n"))?;
     Ok(true)
 }
 

@@ -259,7 +259,6 @@ impl History {
             review: None,
             review_slot: None,
             review_wait: None,
-            candidates: Vec::new(),
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,

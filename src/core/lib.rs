@@ -25,7 +25,6 @@ pub mod failure_line;
 pub mod agents;
 pub mod redact;
 pub mod loop_paths;
-pub mod candidate;
 pub mod commit_id;
 pub mod reviewer;
 pub mod diagnosis;

@@ -152,11 +152,6 @@ impl LoopPaths {
         format!("{}/{attempt}", ref_of(&format!("base+{}", self.kind()), id))
     }
 
-    /// The ref that keeps the work of a candidate of an attempt at a task.
-    pub fn candidate_ref(&self, id: &TaskId, attempt: u32, number: u32) -> String {
-        format!("{}/{attempt}.{number}", ref_of(&format!("candidates+{}", self.kind()), id))
-    }
-
     /// The ref that keeps the result of the current trial in a slot of the merge queue.
     pub fn trial_ref(&self, slot: usize) -> String {
         let first = match &self.name {

@@ -61,8 +61,6 @@ pub struct PromptContext {
     pub attempt: u32,
     /// The limit on attempts at the task.
     pub max_attempts: u32,
-    /// How many agents make the attempt at the same time.
-    pub candidates: u32,
     /// The command that runs `ralph`, quoted for a shell.
     pub command: String,
     /// The file that reports completion.
@@ -163,7 +161,6 @@ pub fn context(
             "number": facts.attempt,
             "counted": past.counted,
             "max": facts.max_attempts,
-            "candidates": facts.candidates,
             "apart": facts.isolated_from.is_some(),
             "last": last,
         },

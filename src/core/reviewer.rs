@@ -126,12 +126,6 @@ impl WorkReview {
         WorkReview { by: by.to_owned(), failed: Some(why), ..WorkReview::default() }
     }
 
-    /// How many findings it has of each gravity, the gravest first.
-    pub fn gravity(&self) -> [usize; 3] {
-        [FindingSeverity::High, FindingSeverity::Medium, FindingSeverity::Low]
-            .map(|severity| self.findings.iter().filter(|it| it.severity == severity).count())
-    }
-
     /// Whether it was made and found nothing.
     pub fn is_good(&self) -> bool {
         self.failed.is_none() && self.findings.is_empty()

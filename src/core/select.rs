@@ -369,8 +369,7 @@ impl View<'_> {
         let (jobs, resets_at) = agents::jobs(self, now);
         let working = self.active.iter().filter(|active| active.works).count();
         let open = &self.history.active.attempts;
-        let beside: usize = open.iter().map(|active| active.candidates.len()).sum();
-        if !idle && working + beside >= jobs {
+        if !idle && working >= jobs {
             return running(resets_at);
         }
         let mut scan = FrontierScan::of(self, now, true);

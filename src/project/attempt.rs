@@ -84,8 +84,6 @@ pub struct AttemptPlace<'a> {
     pub run_on: Option<&'a str>,
     /// Its own folder; the folder of the task before it has one.
     pub folder: Option<&'a str>,
-    /// How many agents make it at the same time, if there are several.
-    pub candidates: Option<u32>,
 }
 
 /// Renders the prompt of the next attempt at a task, for this agent. Changes nothing on disk.
@@ -150,7 +148,6 @@ pub fn context(
     let run_on = executors::name_of(&workspace.config, graph.task(number), place.run_on);
     let executor = executors::find(&workspace.config, Some(run_on)).ok();
     let files = executor.as_ref().and_then(Executor::files);
-    let is_here = executor.as_ref().is_none_or(Executor::is_here);
     // Behind a worker, the folder of the task is in the slot.
     let is_behind_worker = files.is_some();
     let is_sent = files == Some(FileTravel::Sent);
@@ -169,7 +166,6 @@ pub fn context(
         notes,
         attempt: history.of(id).attempts + 1,
         max_attempts,
-        candidates: place.candidates.filter(|_| isolated && is_here).unwrap_or(1),
         // A worker has its own program under this name.
         command: if files.is_some() { "ralph".to_owned() } else { workspace::own_command() },
         done_file: report_path(DONE),
@@ -300,8 +296,6 @@ pub fn begin(
         locks: Vec::new(),
         controls: None,
         found: None,
-        candidate: None,
-        candidates: None,
     }
 }
 

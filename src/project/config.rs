@@ -33,7 +33,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         glob::Glob,
-        isolation::{AgentTasks, CandidateRule, Isolation, OnRedBase, QueueMode, Retry},
+        isolation::{AgentTasks, Isolation, OnRedBase, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,
         select::{self, Policy},
@@ -127,10 +127,6 @@ settings! { @ [] []
     /// Commit the uncommitted changes of an attempt that reported completion, without new files
     /// that hold secrets by their name, such as `.env`.
     autocommit: bool = true;
-    /// How many agents try each task at the same time: a number, or a mapping with `count`, `when`
-    /// (`always`, or `last`: only the last attempt) and `first` (the first good work is enough).
-    #[schemars(with = "Option<Value>", extend("type" = ["integer", "object", "null"]))]
-    candidates: Option<CandidateRule> = None;
     /// How long to wait for processes that an agent left running after its report; `0s`: not at
     /// all.
     child_wait_timeout: length = minutes(5);

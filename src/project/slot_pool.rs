@@ -31,8 +31,6 @@ use crate::{
 const MERGE: &str = "merge";
 /// The name of the slots of reviewers.
 const REVIEW: &str = "review";
-/// The name of the slots of candidates.
-const CANDIDATE: &str = "candidate";
 
 /// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
@@ -79,11 +77,6 @@ impl SlotPool {
         self.side(REVIEW, number)
     }
 
-    /// Returns a slot of a candidate.
-    pub fn candidate(&self, number: usize) -> PathBuf {
-        self.side(CANDIDATE, number)
-    }
-
     fn side(&self, kind: &str, number: usize) -> PathBuf {
         let name = if number == 0 { kind.to_owned() } else { format!("{kind}-{}", number + 1) };
         self.folder.join(self.place.slot(&name))
@@ -94,10 +87,10 @@ impl SlotPool {
         self.kind(slot).is_some()
     }
 
-    /// What a slot beside those of attempts is for: `merge`, `review` or `candidate`.
+    /// What a slot beside those of attempts is for: `merge` or `review`.
     pub fn kind(&self, slot: &Path) -> Option<&'static str> {
         let number = side_number(slot);
-        [MERGE, REVIEW, CANDIDATE].into_iter().find(|kind| slot == self.side(kind, number))
+        [MERGE, REVIEW].into_iter().find(|kind| slot == self.side(kind, number))
     }
 
     /// Returns the slot of `ralph draft`.
@@ -159,8 +152,7 @@ impl SlotPool {
         Ok(tree)
     }
 
-    /// Prepares the slot of a candidate as that of its attempt: at a commit, on this branch, without anything
-    /// of before. Returns it, and whether these commands have run in it.
+    /// Prepares a slot as that of an attempt: at a commit, on this branch, without anything of before. Returns it, and whether these commands have run in it.
     ///
     /// # Errors
     /// Errors of git.

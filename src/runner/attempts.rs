@@ -361,8 +361,7 @@ pub(super) fn cost_left(
 /// What the limit of a task leaves for its open attempt, in US dollars; none without a limit.
 pub(super) fn task_cost_left(history: &History, graph: &TaskGraph, id: &TaskId) -> Option<f64> {
     let limit = graph.number(id).and_then(|number| graph.task(number).max_cost)?;
-    let open = history.active.of(id).map_or(0, |active| active.candidates.len());
-    Some((limit - history.of(id).spend.assumed_cost()) / (1 + open) as f64)
+    Some(limit - history.of(id).spend.assumed_cost())
 }
 
 /// The cost that is left for the run; none without a limit.
@@ -375,13 +374,13 @@ pub(super) fn prompt(
     cx: &RunContext,
     (graph, history): (&GraphFile, &History),
     (number, max_attempts, folder): (usize, u32, &str),
-    (call, candidates): (Option<&AgentCommand>, Option<u32>),
+    call: Option<&AgentCommand>,
 ) -> Result<String> {
     if let Some(plain) = cx.plain() {
         return loop_prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
     }
     let run_on = cx.options.run_on.as_deref();
-    let place = AttemptPlace { run_on, folder: Some(folder), candidates };
+    let place = AttemptPlace { run_on, folder: Some(folder) };
     attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, place)
 }
 

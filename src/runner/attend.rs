@@ -171,7 +171,6 @@ impl Runner {
             self.core.cx.policy.stop.get_or_insert((number, name));
             self.proofs.stop();
             self.side_agents.stop();
-            self.candidates.stop();
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.

@@ -167,7 +167,7 @@ pub(super) fn add_graph_changes(
     evidence.added.dedup();
 }
 
-/// The slot of an attempt or a candidate whose agent has ended, and what the agent did to it.
+/// The slot of an attempt whose agent has ended, and what the agent did to it.
 pub(super) struct EndedSlot {
     tree: Result<Rc<Repo>>,
     tampered: Vec<String>,
@@ -266,7 +266,6 @@ pub(super) fn result_of(
         took: end.took,
         swept: end.swept,
         unlocked: Vec::new(),
-        candidates: None,
         evidence,
         usage: transcript.usage,
         tools: transcript.tools,

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem};
 use anyhow::Result;
 
 use super::{
-    Runner, RunnerMessage, away, candidates, close,
+    Runner, RunnerMessage, away, close,
     context::Facts,
     diagnosis, follow_ups, journal,
     landing::LandingView,
@@ -34,7 +34,6 @@ impl Runner {
         if self.core.is_ended_now() {
             self.proofs.stop();
             self.side_agents.stop();
-            self.candidates.stop();
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
@@ -85,12 +84,6 @@ impl Runner {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
-            Some(RunnerMessage::Candidate(id, number, news)) => {
-                return candidates::go_on(self, &id, number, news);
-            }
-            Some(RunnerMessage::Compared(id, results, proofs)) => {
-                return candidates::compared(self, &id, results, proofs);
-            }
             Some(RunnerMessage::SideAgent(id, news)) => {
                 let Some(ended) = side_agent::go_on(self, &id, news) else { return Ok(()) };
                 return side_agent_ended(self, ended);
@@ -193,7 +186,9 @@ impl Runner {
             RunCommand::KeepGraph => self.core.graph.keep(&self.core.cx.workspace)?,
             RunCommand::Record(key) => return self.record(key),
             RunCommand::Slot(id, command) => return self.slot_command(&id, command),
-            RunCommand::StartAgent(id) => return candidates::start_agents(self, &id),
+            RunCommand::StartAgent(id) => {
+                return self.start_process(&id, &ProcessKind::Agent(None));
+            }
             RunCommand::FollowUp(id, next) => {
                 let (cx, graph) = (&self.core.cx, &self.core.graph.file);
                 let failed = follow_ups::prepare(cx, graph, &mut self.attempts, &id, &next);
@@ -292,10 +287,6 @@ impl Runner {
 fn side_agent_ended(runner: &mut Runner, mut ended: EndedAgent) -> Result<()> {
     match mem::replace(&mut ended.agent.aim, SideAim::Diagnosis) {
         SideAim::Review(head, end) => reviewer::ended(runner, ended, &head, end),
-        SideAim::Candidate(head, number) => {
-            let (id, review) = reviewer::candidate_ended(runner, ended, &head, number)?;
-            candidates::reviewed(runner, &id, number, review)
-        }
         SideAim::Diagnosis => diagnosis::ended(runner, ended),
     }
 }

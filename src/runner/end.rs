@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Runner, RunnerMessage, attempts, away, candidates, checkout,
+    Runner, RunnerMessage, attempts, away, checkout,
     close::{self, EndedSlot},
     context::Facts,
     graph_copy,
@@ -213,25 +213,18 @@ impl Runner {
             reviewer::note_gap(&self.core, record, evidence);
             let graph = self.core.graph.file.graph();
             let is_refused = !evidence.missing.is_empty();
-            let is_compared = self.candidates.has(id);
             let is_reviewed = reviewer::is_due(&self.core.cx, graph, record, evidence);
-            if !is_refused && (is_proved || is_compared || is_reviewed) {
+            if !is_refused && (is_proved || is_reviewed) {
                 drop(tree);
                 let open = self.core.run.attempts().get(id);
                 if evidence.verify.is_empty() && open.is_some_and(|open| !open.verify.is_empty()) {
                     return Ok(Some(Input::VerifyFirst(id.clone(), Box::new(end))));
-                }
-                if is_compared {
-                    return candidates::hold(self, id, end).map(|()| None);
                 }
                 if is_proved {
                     return Ok(self.proofs.start_first(&mut self.core, record, end));
                 }
                 return reviewer::begin(self, record, Box::new(end));
             }
-        }
-        if self.candidates.has(id) {
-            return candidates::hold(self, id, end).map(|()| None);
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }
@@ -242,7 +235,6 @@ impl Runner {
             return Ok(());
         };
         self.landing.changes.remove(id);
-        self.candidates.release(id);
         let (cx, mut facts) = (&self.core.cx, Facts::default());
         let run_id = self.core.journal.run_id();
         let restored =
@@ -303,7 +295,7 @@ impl Runner {
         }
         let began = Instant::now();
         let mut is_recorded = tasks.is_empty() || self.core.cx.policy.stop.is_some();
-        while !self.proofs.tasks().is_empty() || self.candidates.any_at_work() {
+        while !self.proofs.tasks().is_empty() {
             if Instant::now() >= deadline {
                 if self.proofs.is_stopped() {
                     break;
@@ -386,7 +378,6 @@ impl Runner {
             close::wait_for_git(&self.core.cx.workspace, record);
         }
         for (record, swept) in ended {
-            candidates::recover(&mut self.core, &record)?;
             let (cx, workspace) = (&self.core.cx, &self.core.cx.workspace);
             let took = record.last_sign(workspace) - record.started_at;
             let outcome = record.outcome_left(workspace);

@@ -2,13 +2,10 @@
 
 use anyhow::Result;
 
-use super::{
-    candidates::CandidateNews, engine::EngineWord, processes::ClosedProcess, side_agent::SideNews,
-};
+use super::{engine::EngineWord, processes::ClosedProcess, side_agent::SideNews};
 use crate::{
     adapters::process::ProcessNews,
     core::{
-        candidate::CandidateResult,
         executor::{Executor, ExecutorFault, JobState},
         proof::Proof,
         run::{
@@ -46,10 +43,6 @@ pub(super) enum RunnerMessage {
     Followed(Result<Followed>),
     /// The proof of an attempt is there.
     Proved(AttemptId, Box<Proof>),
-    /// A candidate of an attempt got on.
-    Candidate(AttemptId, u32, CandidateNews),
-    /// The proofs of the good work of an attempt and its candidates are there.
-    Compared(AttemptId, Vec<CandidateResult>, Vec<(u32, Proof)>),
     /// An agent that looks at an attempt got on.
     SideAgent(AttemptId, SideNews),
     /// A signal arrived.

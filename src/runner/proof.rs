@@ -196,31 +196,6 @@ impl RunProofs {
         Some(Input::Judged(record.id(), end))
     }
 
-    /// Makes the proofs of several works from the same base, none of which has landed, one after the other
-    /// in a thread: each with its number, its record and the results of its verify commands. Sends them.
-    pub(super) fn compare<'r>(
-        &self,
-        core: &RunCore,
-        works: impl Iterator<Item = (u32, &'r AttemptRecord, &'r [CheckResult])>,
-        send: impl FnOnce(Vec<(u32, Proof)>) + Send + 'static,
-    ) {
-        let (cx, graph) = (&core.cx, core.graph.file.graph());
-        let orders: Vec<_> = works
-            .map(|(number, record, verified)| {
-                let order = ProofOrder::of(cx, graph, record, verified);
-                (number, order.map(|order| order.in_turn(&self.turn, true, None)))
-            })
-            .collect();
-        self.allow(&cx.workspace.config, cx.policy.jobs, false);
-        thread::spawn(move || {
-            let made = orders.into_iter().map(|(number, order)| {
-                let skipped = |why| Proof::at_once(ProofOutcome::Skipped { why });
-                (number, order.map_or_else(skipped, |order| order.carry_out()))
-            });
-            send(made.collect());
-        });
-    }
-
     /// Starts the proof of an attempt, whose result `end` waits for it, in a slot that is made first if it
     /// is `fresh`.
     ///

@@ -193,35 +193,6 @@ fn begin_by(
     }
 }
 
-/// Begins the review of the work of a candidate that is as good as that of others. Returns whether it began.
-pub(super) fn begin_candidate(
-    runner: &mut Runner,
-    (record, number): (&AttemptRecord, u32),
-    evidence: &Evidence,
-) -> Result<bool> {
-    let call = reviewer_of(&runner.core.cx.workspace, record.call.as_ref());
-    if runner.core.journal.history().review_error(&call.name, Utc::now()).is_some() {
-        return Ok(false);
-    }
-    let Ok(order) = ReviewOrder::of(runner, record, call, evidence) else { return Ok(false) };
-    order.start(runner, |head| SideAim::Candidate(head, number)).map(|()| true)
-}
-
-/// Journals the review of the work of a candidate.
-pub(super) fn candidate_ended(
-    runner: &mut Runner,
-    ended: EndedAgent,
-    head: &CommitId,
-    number: u32,
-) -> Result<(AttemptId, WorkReview)> {
-    let EndedAgent { agent, took, answer } = ended;
-    let end = end_of(&runner.core, &agent, (answer, took), head);
-    let review = end.review.clone();
-    let event = CheckEvent::WorkReviewed(ReviewEnd { candidate: Some(number), ..end });
-    runner.core.emit(Some((&agent.id.task_id, agent.record.iteration)), event)?;
-    Ok((agent.id, review))
-}
-
 /// Lets work wait for a reviewer whose provider refuses it, if its review is required.
 fn refused(
     runner: &mut Runner,
@@ -336,7 +307,6 @@ fn end_of(
         review,
         duration_seconds: duration::seconds(took),
         usage: answer.usage,
-        candidate: None,
         waits: false,
     }
 }

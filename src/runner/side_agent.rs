@@ -52,8 +52,6 @@ pub(super) const REVIEWER: (&str, &str) = (REVIEWS, "1");
 pub(super) enum SideAim {
     /// The review of this commit, for which the result of the attempt waits.
     Review(CommitId, Box<PendingResult>),
-    /// The review of this commit of the candidate of this number, which is compared with others.
-    Candidate(CommitId, u32),
     /// The diagnosis of the task of the attempt.
     Diagnosis,
 }

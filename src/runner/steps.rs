@@ -9,7 +9,7 @@ use chrono::Utc;
 use super::{
     Runner, attempts,
     attempts::NextAttempt,
-    attend, away, candidates, checkout, close,
+    attend, away, checkout, close,
     context::{Facts, head_of},
     core::RunCore,
     follow_ups,
@@ -56,7 +56,7 @@ impl Runner {
             self.core.open_reset()?;
             self.landing.follow(&mut self.core, BUSY)?;
         }
-        let (call, change, (max_attempts, is_last), run_on) = self.core.with_view(|view| {
+        let (call, change, max_attempts, run_on) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
@@ -65,18 +65,15 @@ impl Runner {
                 }
             };
             let host = view.host(number, now).ok().flatten().unwrap_or(view.place(number));
-            let (used, limit) = view.used_of_round(number);
-            let attempts = (view.max_attempts(number), used + 1 >= limit);
-            (call, view.agent_change(number, now), attempts, host.to_owned())
+            let max_attempts = view.max_attempts(number);
+            (call, view.agent_change(number, now), max_attempts, host.to_owned())
         });
         let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
         let (file, history) = (&self.core.graph.file, self.core.journal.history());
         let (cx, task) = (&self.core.cx, file.graph().task(number));
         let folder = attempt::new_folder(&cx.workspace, &task.id)?;
-        let candidates = candidates::rule_of(cx, task, is_last);
         let next = (number, max_attempts, folder.as_str());
-        let agents = (call.as_ref(), candidates.map(|rule| rule.count));
-        let prompt = attempts::prompt(cx, (file, history), next, agents)?;
+        let prompt = attempts::prompt(cx, (file, history), next, call.as_ref())?;
         // A program that reads the output may have opened its file just now.
         self.core.cx.workspace.ignore_outputs()?;
         let next = NextAttempt {
@@ -93,7 +90,6 @@ impl Runner {
             )?,
         };
         let (record, baseline) = next.record(&self.core.cx, number)?;
-        let record = attempt::AttemptRecord { candidates, ..record };
         let id = record.task_id.clone();
         let mut facts = Facts::default();
         if let Some(change) = change {
@@ -197,7 +193,6 @@ impl Runner {
         self.processes.is_empty()
             && !self.slots.is_preparing()
             && !self.slots.has_spared
-            && !self.candidates.any()
             && !self.away.is_asking_engines()
             && !self.core.run.landing().is_trying()
     }

@@ -180,20 +180,12 @@ impl AttemptView {
                 waiting_for: active
                     .awaits
                     .clone()
-                    .or_else(|| active.review_wait.as_ref().map(|wait| review_wait(wait, now)))
-                    .or_else(|| beside(active)),
+                    .or_else(|| active.review_wait.as_ref().map(|wait| review_wait(wait, now))),
                 no_contact_since: active.no_contact_since,
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },
         }
     }
-}
-
-/// The candidates that work beside the agent of an attempt, in words.
-fn beside(active: &ActiveAttempt) -> Option<String> {
-    let numbers: Vec<String> = active.candidates.iter().map(|it| it.0.to_string()).collect();
-    let noun = if numbers.len() == 1 { "candidate" } else { "candidates" };
-    (!numbers.is_empty()).then(|| format!("with {noun} {} beside it", numbers.join(", ")))
 }
 
 impl AttemptView {

@@ -26,7 +26,6 @@ fn every_setting_is_shown_with_its_origin() {
     agents              {}                                  default
     allow_files         []                                  default
     autocommit          true                                default
-    candidates          none                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     diagnose_by         none                                default

@@ -279,16 +279,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("promised", "a", r#""attempt":1,"kept":true"#),
     ("promised", "a", r#""attempt":1,"kept":false"#),
     ("parked", "a", r#""attempts":3"#),
-    (
-        "candidate_started",
-        "a",
-        r#""attempt":1,"number":2,"by":"strong","log":"[log]/candidate-2","slot":"/r.slots/candidate""#,
-    ),
-    (
-        "candidate_ended",
-        "a",
-        r#""attempt":1,"outcome":"exited","exit_code":0,"candidate":{"number":2,"by":"strong","verdict":"complete","why":"reported done","diff":{"files":1,"insertions":2,"deletions":0},"log":"[log]/candidate-2"},"duration_seconds":2.5"#,
-    ),
     ("diagnosing", "a", r#""attempt":3,"by":"strong","log":"[log]""#),
     (
         "diagnosed",

@@ -7,7 +7,6 @@ mod agents;
 mod apart;
 mod asking;
 mod bugs;
-mod candidates;
 #[cfg(target_os = "linux")]
 mod carrier;
 mod check;

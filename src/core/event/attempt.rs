@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::side_agent::{CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait};
+use super::side_agent::{DiagnosisEnd, ReviewEnd, ReviewWait};
 use crate::{
     agents::{
         provider_error::ProviderError,
@@ -81,21 +81,6 @@ pub enum AttemptEvent {
     },
     /// The agent of the attempt ended, and its work is verified and lands.
     AgentEnded(AgentEnd),
-    /// A candidate beside the agent of the attempt begins.
-    CandidateStarted {
-        /// The attempt.
-        attempt: u32,
-        /// Its number, from 2.
-        number: u32,
-        /// The name of its agent.
-        by: String,
-        /// The folder with its prompt and output, relative to the repository.
-        log: String,
-        /// Its slot.
-        slot: String,
-    },
-    /// A candidate beside the agent of the attempt has ended.
-    CandidateEnded(CandidateEnd),
     /// `ralph` asked the process of the attempt to exit.
     Terminating {
         /// The attempt.

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     agents::transcript::Usage,
-    candidate::CandidateChoice,
     spend::Spend,
     verdict::{Evidence, Outcome, Verdict},
 };
@@ -43,9 +42,6 @@ pub struct AttemptResult {
     /// What was missing each time that the agent went on in its conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub continued: Vec<String>,
-    /// The agents that tried at the same time, and whose work it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidates: Option<Box<CandidateChoice>>,
     /// The processes that the agent left running, which `ralph` killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swept: Vec<String>,
@@ -77,7 +73,6 @@ impl AttemptResult {
             tools: BTreeMap::new(),
             last_line: None,
             continued: Vec::new(),
-            candidates: None,
             swept: Vec::new(),
             unlocked: Vec::new(),
             pinned: None,

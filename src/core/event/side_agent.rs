@@ -1,10 +1,9 @@
-//! The ends of agents beside those of attempts: candidates, reviewers and those that diagnose a task.
+//! The ends of agents beside those of attempts: reviewers and those that diagnose a task.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::{provider_error::ProviderError, transcript::Usage},
-    candidate::CandidateResult,
     default_value::is_default,
     diagnosis::Diagnosis,
     outcome::Outcome,
@@ -30,9 +29,6 @@ pub struct ReviewEnd {
     /// What the provider of the reviewer refused it for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
-    /// The number of the candidate whose work it is about, if that is compared with others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidate: Option<u32>,
     /// Whether the review is made again, since the work must not land without it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub waits: bool,
@@ -50,36 +46,6 @@ pub struct ReviewWait {
 }
 
 impl ReviewEnd {
-    /// The review in words, with the candidate that it is about.
-    pub fn text(&self) -> String {
-        let of = self.candidate.map_or_else(String::new, |number| format!("candidate {number}: "));
-        format!("{of}{}", self.review)
-    }
-
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
-    }
-}
-
-/// The end of a candidate. Its usage is that of the run and the task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CandidateEnd {
-    /// The attempt.
-    pub attempt: u32,
-    /// How the process of its agent ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// What it brought.
-    pub candidate: CandidateResult,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-}
-
-impl CandidateEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)

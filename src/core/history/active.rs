@@ -54,9 +54,6 @@ pub struct ActiveAttempt {
     /// What its required review waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_wait: Option<ReviewWait>,
-    /// The candidates beside its agent that are at work, each with its slot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<(u32, String)>,
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.
@@ -69,7 +66,7 @@ pub struct ActiveAttempt {
     pub placement: Option<Placement>,
     /// When its agent ended, and what that has used.
     pub spent: Option<(DateTime<Utc>, Spend)>,
-    /// What its candidates and reviewers have cost, in US dollars, as far as known.
+    /// What its reviewers have cost, in US dollars, as far as known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls_usd: f64,
     /// The tasks whose status a command changed since it started.

@@ -86,8 +86,8 @@ impl AttemptEntry {
 pub struct PaidCall {
     /// When it ended.
     pub at: DateTime<Utc>,
-    /// What it was for; no task has such an id. None for a candidate, whose task pays it.
-    pub what: Option<&'static str>,
+    /// What it was for; no task has such an id.
+    pub what: &'static str,
     /// The task that it was about.
     pub task_id: Option<TaskId>,
     /// The name of the agent.
@@ -103,13 +103,11 @@ impl PaidCall {
     fn of(record: &Record) -> Option<PaidCall> {
         let (what, agent, usage, spend) =
             if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
-                (Some("ralph draft"), &call.agent, &call.usage, call.spend())
+                ("ralph draft", &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
-                (Some("reviews of work"), &end.review.by, &end.usage, end.spend())
-            } else if let Event::Attempt(AttemptEvent::CandidateEnded(end)) = &record.event {
-                (None, &end.candidate.by, &end.usage, end.spend())
+                ("reviews of work", &end.review.by, &end.usage, end.spend())
             } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
-                (Some("diagnoses of tasks"), &end.diagnosis.by, &end.usage, end.spend())
+                ("diagnoses of tasks", &end.diagnosis.by, &end.usage, end.spend())
             } else {
                 return None;
             };

@@ -32,7 +32,7 @@ pub struct AttemptSample {
     /// The name of its agent, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The cost in US dollars, with that of its candidates and reviewers, if it is known.
+    /// The cost in US dollars, with that of its reviewers, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// The tokens, if they are known.

@@ -452,7 +452,6 @@ impl Attempts {
             unpinned,
             log: attempt.log.clone(),
             continued,
-            candidates: end.candidates,
             ..AttemptResult::new(id.attempt, verdict, end.outcome)
         };
         let mut past = sit.view.history.of(&id.task_id).clone();

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use super::verified_batch::{HeadSpan, VerifiedBatch, WorkLanding};
 use crate::{
     agents::transcript::Usage,
-    candidate::CandidateChoice,
     commit_id::CommitId,
     event::{Cause, Event},
     graph::task::{Status, TaskId},
@@ -101,8 +100,6 @@ pub struct PendingResult {
     pub last_line: Option<String>,
     /// Whether its agent promised that all work is complete.
     pub promised: bool,
-    /// The agents that tried at the same time, and whose work it is.
-    pub candidates: Option<Box<CandidateChoice>>,
     /// The agent's id of its conversation; none if it has none, or if no cost is left for another prompt.
     pub conversation: Option<String>,
 }

@@ -30,14 +30,13 @@ use super::{
 };
 use crate::{
     agents::transcript::Usage,
-    candidate::CandidateResult,
     commit_id::CommitId,
     diagnosis::{Diagnosis, Remedy},
     dice::Dice,
     event::{
-        AgentEnd, Answer, AttemptEvent, AttemptResult, Begun, CandidateEnd, Cause, CheckEvent,
-        ChildrenLeft, DiagnosisEnd, Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans,
-        RequestEvent, ReviewEnd, RunEvent, StopReason, StopRequest, record::Record,
+        AgentEnd, Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft,
+        DiagnosisEnd, Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent,
+        ReviewEnd, RunEvent, StopReason, StopRequest, record::Record,
     },
     executor::{ExecutorFault, LOCAL, Placement},
     graph::{
@@ -125,15 +124,6 @@ struct SimReview {
     refused: u32,
 }
 
-/// A candidate beside the agent of an attempt.
-#[derive(Default)]
-struct SimCandidate {
-    /// The result of the attempt, which waits for it.
-    held: Option<Box<PendingResult>>,
-    /// Whether its work is good, once it has ended.
-    is_good: Option<bool>,
-}
-
 /// A trial that is being built.
 struct SimBuild {
     onto: CommitId,
@@ -172,7 +162,6 @@ struct World {
     /// How work is reviewed before it lands, if it is.
     review: Option<ReviewRule>,
     reviews: BTreeMap<AttemptId, SimReview>,
-    candidates: BTreeMap<AttemptId, SimCandidate>,
     /// The tasks that must be parked, because a required review failed.
     to_park: BTreeSet<TaskId>,
     /// How often what happened.
@@ -291,7 +280,6 @@ impl World {
             landing: None,
             review,
             reviews: BTreeMap::new(),
-            candidates: BTreeMap::new(),
             to_park: BTreeSet::new(),
             counts: BTreeMap::new(),
             last_step: None,
@@ -571,7 +559,6 @@ impl World {
             RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
                 assert!(!self.reviews.contains_key(&id), "{id} is released during its review");
-                self.candidates.remove(&id);
                 self.records.remove(&id);
             }
             RunCommand::Withdraw(id) => {
@@ -613,79 +600,7 @@ impl World {
             assert!(setup || self.set_up.contains(&id), "{id} starts before setup");
             assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
         }
-        if self.isolated && self.dice.chance(20) {
-            let (by, log, slot) = ("strong".to_owned(), String::new(), String::new());
-            let begun =
-                AttemptEvent::CandidateStarted { attempt: id.attempt, number: 2, by, log, slot };
-            self.emit(Some((id.task_id.clone(), 0)), begun);
-            self.candidates.insert(id.clone(), SimCandidate::default());
-        }
         self.start(id, None, "agent")
-    }
-
-    fn record_candidate(&mut self, id: &AttemptId, outcome: Outcome, verdict: Verdict) {
-        let candidate = CandidateResult {
-            number: 2,
-            by: "strong".to_owned(),
-            verdict,
-            why: String::new(),
-            proof: None,
-            review: None,
-            diff: None,
-            cost_usd: None,
-            pinned: None,
-            log: String::new(),
-        };
-        let (attempt, usage, duration_seconds) = (id.attempt, Usage::default(), 1.0);
-        let end = CandidateEnd { attempt, outcome, candidate, duration_seconds, usage };
-        self.emit(Some((id.task_id.clone(), 0)), AttemptEvent::CandidateEnded(end));
-    }
-
-    /// Simulates the end of a candidate, whose work may be good and may end the agent of the attempt.
-    fn end_candidate(&mut self) -> Result<(), End> {
-        let at_work = self.candidates.iter().filter(|(_, it)| it.is_good.is_none());
-        let Some(id) = at_work.map(|(id, _)| id.clone()).next() else { return Ok(()) };
-        let is_good = !self.ends_reviews() && self.dice.chance(60);
-        let outcome = Outcome::Exited { exit_code: i32::from(!is_good) };
-        let verdict = if is_good { Verdict::Complete } else { Verdict::Incomplete };
-        self.record_candidate(&id, outcome, verdict);
-        let Some(candidate) = self.candidates.get_mut(&id) else { return Ok(()) };
-        candidate.is_good = Some(is_good);
-        if let Some(held) = candidate.held.take() {
-            return self.choose(id, held).map_or(Ok(()), |input| self.handle(input));
-        }
-        if is_good && self.dice.chance(50) {
-            return self.handle(Input::EndAgent(id, "another is good".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Goes on with the result of an attempt, or with the good work of its candidate.
-    fn choose(&mut self, id: AttemptId, mut end: Box<PendingResult>) -> Option<Input> {
-        let candidate = self.candidates.remove(&id).expect("it has one");
-        if candidate.is_good == Some(true) && !self.ends_reviews() && self.dice.chance(70) {
-            self.count("chosen candidates");
-            let mut works = self.bases[&id].clone();
-            works.insert(id.clone());
-            let head = self.commit(works);
-            if let Some(record) = self.records.get_mut(&id) {
-                (record.head, record.tree_head) = (Some(head.clone()), Some(head.clone()));
-            }
-            let ended = AgentEnd {
-                attempt: id.attempt,
-                outcome: end.outcome.clone(),
-                duration_seconds: 1.0,
-                usage: Usage::default(),
-            };
-            self.emit(Some((id.task_id.clone(), 0)), AttemptEvent::AgentEnded(ended));
-            let commits = vec![Commit { id: head, subject: String::new() }];
-            let diff = Some(DiffStat { files: 1, insertions: 1, deletions: 0 });
-            let report = Some(Report::DoneFile);
-            let evidence = Evidence { report, commits, diff, ..Evidence::default() };
-            let outcome = Outcome::Exited { exit_code: 0 };
-            *end = PendingResult { outcome, evidence, conversation: None, ..*end };
-        }
-        self.judge(id, end)
     }
 
     fn start_check(&mut self, id: AttemptId, purpose: CheckPurpose, command: &str) -> Input {
@@ -742,21 +657,13 @@ impl World {
         self.commit_leftovers(&id, &mut end);
         let open = self.run.attempts().get(&id)?;
         let is_complete = Verdict::of(&end.outcome, &end.evidence, open.rule) == Verdict::Complete;
-        let is_compared = self.candidates.contains_key(&id);
         let is_due = self.isolated
-            && (self.review.is_some() || is_compared)
+            && self.review.is_some()
             && is_complete
             && end.evidence.review.is_none()
             && !end.evidence.commits.is_empty();
         if is_due && end.evidence.verify.is_empty() && !open.verify.is_empty() {
             return Some(Input::VerifyFirst(id, end));
-        }
-        if let Some(candidate) = self.candidates.get_mut(&id) {
-            if candidate.is_good.is_none() {
-                candidate.held = Some(end);
-                return None;
-            }
-            return self.choose(id, end);
         }
         if !is_due {
             return Some(Input::Judged(id, end));
@@ -820,7 +727,6 @@ impl World {
                 duration_seconds,
                 usage,
                 obstacle: None,
-                candidate: None,
                 waits: false,
             })
         };
@@ -1249,13 +1155,9 @@ impl World {
             return self.tick();
         }
         let mut choices = self.choices();
-        let has_candidate = self.candidates.values().any(|it| it.is_good.is_none());
         if !self.diagnosing.is_empty() && (choices.is_empty() || self.dice.chance(10)) {
             self.end_diagnosis();
             return Ok(());
-        }
-        if has_candidate && (choices.is_empty() || self.dice.chance(15)) {
-            return self.end_candidate();
         }
         if choices.is_empty() {
             if let Some(until) = until {
@@ -1607,7 +1509,6 @@ impl World {
         self.processes.clear();
         self.preparing.clear();
         self.reviews.clear();
-        self.candidates.clear();
         self.to_park.clear();
         self.building = None;
         if let Some(batch) = self.landing.take() {
@@ -1633,12 +1534,6 @@ impl World {
 
     fn run_to_the_end(&mut self) -> Result<StopReason, End> {
         let found: Vec<DiskRecord> = self.records.values().cloned().collect();
-        for DiskRecord { attempt: OpenAttempt { id, .. }, .. } in &found {
-            let open = self.history.active.of(&id.task_id);
-            if open.is_some_and(|open| !open.candidates.is_empty()) {
-                self.record_candidate(id, Outcome::Interrupted, Verdict::Interrupted);
-            }
-        }
         for record in found {
             self.recover(record)?;
         }
@@ -1752,17 +1647,9 @@ impl World {
             let phase = self.run.attempts().get(id).map(|open| &open.phase);
             assert_eq!(phase, Some(&AttemptPhase::Judging), "{id} goes on during its review");
         }
-        for (id, candidate) in &self.candidates {
-            let phase = self.run.attempts().get(id).map(|open| &open.phase);
-            let waits = phase == Some(&AttemptPhase::Judging);
-            assert!(candidate.held.is_none() || waits, "{id} goes on without its candidate");
-        }
         for open in &self.history.active.attempts {
             let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };
             assert!(!self.ended.contains_key(&id), "{id} is active and has ended");
-            let works = self.candidates.get(&id).is_some_and(|it| it.is_good.is_none());
-            let is_open = !open.candidates.is_empty() && self.records.contains_key(&id);
-            assert!(works || !is_open, "what the candidate of {id} used is not journalled");
         }
     }
 
@@ -1771,9 +1658,6 @@ impl World {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
         assert!(self.diagnosing.is_empty(), "a diagnosis is made: {reason}");
         assert!(self.reviews.is_empty(), "reviewers still run: {reason}");
-        // The run awaits those of postponed attempts, whose work the next run verifies.
-        self.candidates.retain(|id, _| self.run.attempts().get(id).is_some());
-        assert!(self.candidates.is_empty(), "candidates still run: {reason}");
         assert!(self.to_park.is_empty(), "{:?} are not parked", self.to_park);
         for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
             let spent = self.is_out_of_attempts(&task.id);
@@ -1863,7 +1747,6 @@ fn no_schedule_violates_an_invariant() {
     let [landings, crashes, follow_ups] =
         ["landings", "crashes", "follow-ups"].map(|what| sums.get(what).copied().unwrap_or(0));
     for what in [
-        "chosen candidates",
         "conflicts before a review",
         "crashes during a review",
         "failed reviews",

@@ -30,7 +30,6 @@ use crate::{
         },
         commit_id::CommitId,
         graph::task::TaskId,
-        isolation::CandidateRule,
         loop_paths::LoopPaths,
         run::command::AttemptId,
         verdict::{Evidence, Merge, Outcome},
@@ -123,12 +122,6 @@ pub struct AttemptRecord {
     pub controls: Option<BTreeMap<String, String>>,
     /// What was found of its work, once that is about to land.
     pub found: Option<Box<Evidence>>,
-    /// How many agents make the attempt at the same time, if there are several.
-    #[serde(default)]
-    pub candidates: Option<CandidateRule>,
-    /// The number of the candidate of the attempt that this is, if so.
-    #[serde(default)]
-    pub candidate: Option<u32>,
 }
 
 impl AttemptRecord {
@@ -139,10 +132,7 @@ impl AttemptRecord {
 
     /// The ref that keeps its work.
     pub fn pin(&self, place: &LoopPaths) -> String {
-        match self.candidate {
-            Some(number) => place.candidate_ref(&self.task_id, self.attempt, number),
-            None => pin_name(place, &self.task_id, self.attempt),
-        }
+        pin_name(place, &self.task_id, self.attempt)
     }
 
     /// Returns what was found of the work of the attempt, with its landing, if it is in the target

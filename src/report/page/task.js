@@ -217,18 +217,6 @@ function sizeAndCost({ diff, cost_usd: cost }) {
     cost !== undefined && cost !== null && h("span", { class: "number" }, money(cost))];
 }
 
-// The agents that tried at the same time, and whose work went on.
-function candidates({ of: all, chosen, why }) {
-  const row = (it) => h("li", { class: "row is-tall", key: it.number }, sign(markOfVerdict(it.verdict)),
-    h("span", { class: "row-main" }, h("b", null, `Candidate ${it.number}`), " ", h("bdi", null, it.by), " ", it.number === chosen && h("span", { class: "tag" }, "chosen"),
-      h("span", { class: "line" }, it.verdict === "complete" ? "its checks pass" : withCode(it.why), it.proof && `; proof: ${said(it.proof.outcome)}`,
-        it.review && `; review: ${it.review.failed ? "not made" : it.review.findings?.length ? counted(it.review.findings.length, "finding") : "nothing found"}`),
-      it.pinned && it.number !== chosen && h("span", { class: "line" }, command(`git switch -c NAME ${it.pinned}`))),
-    h("span", { class: "row-facts" }, sizeAndCost(it)));
-  return [h("h3", null, "Candidates"), h("p", null, chosen ? `Candidate ${chosen} of ${all.length} was chosen: ${why}.` : `No work was chosen: ${why}.`),
-    h("ul", { class: "rows" }, all.map(row))];
-}
-
 function evidence(details, attempt) {
   const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];
   const { tokens } = attempt;
@@ -236,7 +224,6 @@ function evidence(details, attempt) {
   return [
     details.verify_output.length > 0 && [h("h3", null, "Verify output"), h("pre", { class: "excerpt is-bad", tabindex: 0, "aria-label": "Verify output" }, details.verify_output.join("\n"))],
     details.errors.length > 0 && [h("h3", null, "Standard error"), h("pre", { class: "excerpt", tabindex: 0, "aria-label": "Standard error" }, details.errors.join("\n"))],
-    attempt.candidates && candidates(attempt.candidates),
     h("dl", { class: "facts is-wide" },
       end && fact("Process", end),
       attempt.runs_on && fact("Runs on", h("bdi", null, attempt.runs_on)),

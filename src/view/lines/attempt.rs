@@ -47,7 +47,6 @@ impl EventText for AttemptEvent {
             }
             AttemptEvent::Started { .. }
             | AttemptEvent::AgentStarted { .. }
-            | AttemptEvent::CandidateStarted { .. }
             | AttemptEvent::AgentEnded(_)
             | AttemptEvent::Promised { kept: true, .. } => Vec::new(),
             AttemptEvent::DoneRemoved { path } => warn(format!(
@@ -87,9 +86,6 @@ impl EventText for AttemptEvent {
                 let attempts = counted(*attempts as usize, "attempt");
                 let (retry, there) = (how_to_retry(id), if_already_there(id, at.view));
                 bad(format!("✗ {id} is parked after {attempts}; {retry} retries it{there}"))
-            }
-            AttemptEvent::CandidateEnded(end) => {
-                faint(format!("{id}: candidate {}", end.candidate.line()))
             }
             AttemptEvent::Diagnosing { by, .. } => {
                 faint(format!("`{by}` reads the attempts at {id}"))
@@ -207,8 +203,6 @@ fn completed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
         .chain(diff.map(|diff| format!("+{} −{}", diff.insertions, diff.deletions)));
     let mut lines = vec![result(Style::Good, '✓', at, facts, title.unwrap_or(&ended.why))];
     lines.extend(proof(ended, at.verbose));
-    lines
-        .extend(ended.candidates.iter().map(|it| line(Style::Faint, format!("    {}", it.line()))));
     if at.verbose {
         lines.push(line(Style::Faint, format!("    {}", ended.why)));
     }
@@ -409,7 +403,7 @@ impl EventText for CheckEvent {
                 let style = if is_good { Style::Faint } else { Style::Warn };
                 // The end of the attempt says the rest; the next line, that a review waits.
                 let is_news = at.verbose || !(is_good || end.review.sent_back || end.waits);
-                is_news.then(|| line(style, format!("{id}: {}", end.text()))).into_iter().collect()
+                is_news.then(|| line(style, format!("{id}: {}", end.review))).into_iter().collect()
             }
             CheckEvent::ReviewWaits(wait) => {
                 warn(format!("{id}: {}", review_wait(wait, at.record.timestamp)))

@@ -15,7 +15,6 @@ use crate::{
         task::{self, CommitRule, Priority, Spelling, Status, Task, TaskId},
         yaml::{Node, Scalar},
     },
-    isolation::CandidateRule,
     retired::{RetiredKind, replacement},
 };
 
@@ -178,10 +177,6 @@ impl TaskReader {
                 let policy = serde_json::from_value(value.json()).ok();
                 let want = "`report`, `require`, `keep` or `none`";
                 put(task, set, self.or_wrong(policy, name, value, want));
-            }
-            FieldKind::Candidates(set) => {
-                let rule = CandidateRule::read(value.json());
-                put(task, set, self.or_wrong(rule, name, value, CandidateRule::WANTED));
             }
             FieldKind::Flag(set) => {
                 let flag = value.json().as_bool();

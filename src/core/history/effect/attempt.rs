@@ -42,24 +42,8 @@ impl Effect for AttemptEvent {
                 history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);
             }
             AttemptEvent::Diagnosed(end) => history.end_diagnosis(record, end),
-            AttemptEvent::CandidateStarted { number, slot, .. } => {
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.candidates.push((*number, slot.clone()));
-                });
-            }
-            AttemptEvent::CandidateEnded(end) => {
-                let spend = end.spend();
-                history.add_call(record, &spend, &end.usage);
-                history.with(record.task_id.as_ref(), |past| past.spend = past.spend.plus(&spend));
-                history.active.with(record.task_id.as_ref(), |active| {
-                    active.candidates.retain(|(number, _)| *number != end.candidate.number);
-                });
-            }
-            // They have ended with the run before.
-            AttemptEvent::Recovered { .. } => {
-                history.active.with(record.task_id.as_ref(), |active| active.candidates.clear());
-            }
-            AttemptEvent::DoneRemoved { .. }
+            AttemptEvent::Recovered { .. }
+            | AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
             | AttemptEvent::Terminating { .. }
             | AttemptEvent::Parked { .. }
@@ -136,9 +120,7 @@ impl Effect for CheckEvent {
                 }
                 CheckEvent::WorkReviewed(end) => {
                     active.review_slot = None;
-                    if end.candidate.is_none() {
-                        active.review = Some(Box::new(end.review.clone()));
-                    }
+                    active.review = Some(Box::new(end.review.clone()));
                     AttemptState::Verifying
                 }
                 CheckEvent::AlreadyPasses { .. }

@@ -75,7 +75,6 @@ pub(super) fn may_be_there(
         && end.evidence.changed_nothing()
         && !is_checked
         && attempt.target.is_some()
-        && end.candidates.is_none()
         // What had been queued and is found again after a kill stays so.
         && active.is_some_and(|active| !active.state.is_queued())
         && !sit.is_stopping()
