@@ -16,7 +16,6 @@ mod checkout_graph;
 mod close;
 mod context;
 mod core;
-mod diagnosis;
 mod dispatch;
 mod end;
 mod engine;
@@ -278,7 +277,6 @@ impl Runner {
         let mut facts = Facts::default();
         engine::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
-        diagnosis::settle(self)?;
         self.recover()?;
         self.proofs.resume(&mut self.core, &self.slots, self.attempts.records());
         self.proofs.record_unmade(&mut self.core)?;

@@ -88,8 +88,6 @@ pub enum Templates {
     Draft,
     /// `prompts/review.md`, the prompt of a reviewer
     Review,
-    /// `prompts/diagnose.md`, the prompt of an agent that diagnoses a task
-    Diagnose,
     /// `prompts/follow-up.md`, another prompt in a conversation
     FollowUp,
     /// `PROMPT.md`, for a loop without a graph
@@ -111,7 +109,6 @@ impl From<Templates> for Template {
         match name {
             Templates::Task => Template::Task,
             Templates::Draft => Template::Draft,
-            Templates::Diagnose => Template::Diagnose,
             Templates::Review => Template::Review,
             Templates::FollowUp => Template::FollowUp,
             Templates::Prompt => Template::Prompt,

@@ -37,7 +37,7 @@ pub use schedule::{
     Hindrance, Hook, HookFailed, NotifyFailed, ScheduleEvent, SkippedWake, Slept, WakeTrigger,
     Woken,
 };
-pub use side_agent::{DiagnosisEnd, ReviewEnd, ReviewWait};
+pub use side_agent::{ReviewEnd, ReviewWait};
 pub use stop::StopReason;
 
 /// The version of the journal format, which the first line of every run contains.

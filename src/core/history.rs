@@ -20,8 +20,8 @@ use crate::{
     agents::{reset::NearLimit, transcript::Usage},
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildAgent, DiagnosisEnd, Event,
-        LandingEvent, RequestEvent, Slept, StopReason, StopRequest, record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildAgent, Event, LandingEvent,
+        RequestEvent, Slept, StopReason, StopRequest, record::Record,
     },
     executor::LOCAL,
     graph::{
@@ -81,8 +81,6 @@ pub struct History {
     pub samples: AttemptSamples,
     /// The child agents that have not ended, oldest first.
     pub children: Vec<OpenChild>,
-    /// The tasks whose attempts an agent reads, because they ran out of them.
-    pub diagnosing: BTreeMap<TaskId, OpenDiagnosis>,
     /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
 }
@@ -97,15 +95,6 @@ pub struct ScheduleState {
     /// All occurrences up to this time have been handled. It is later than the newest event if the
     /// clock was set back.
     pub seen_to: DateTime<Utc>,
-}
-
-/// A diagnosis that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenDiagnosis {
-    /// The newest attempt at its task.
-    pub attempt: u32,
-    /// The name of its agent.
-    pub by: String,
 }
 
 /// A child agent that has not ended.
@@ -314,23 +303,6 @@ impl History {
         self.run.spend = self.run.spend.plus(spend);
         self.add_cost(record.timestamp, usage.cost_usd);
         self.active.with(record.task_id.as_ref(), |open| open.calls_usd += spend.cost_usd);
-    }
-
-    /// Notes that an agent reads the attempts at a task.
-    pub(crate) fn begin_diagnosis(&mut self, id: Option<&TaskId>, attempt: u32, by: &str) {
-        let Some(id) = id else { return };
-        self.diagnosing.insert(id.clone(), OpenDiagnosis { attempt, by: by.to_owned() });
-        self.run.diagnosed.insert(id.clone());
-    }
-
-    /// Notes what it did.
-    pub(crate) fn end_diagnosis(&mut self, record: &Record, end: &DiagnosisEnd) {
-        self.add_call(record, &end.spend(), &end.usage);
-        if let Some(id) = &record.task_id {
-            self.diagnosing.remove(id);
-        }
-        self.run.diagnosed.extend(end.diagnosis.remedy.added().iter().cloned());
-        self.with(record.task_id.as_ref(), |past| past.diagnose(&end.diagnosis));
     }
 
     /// The usage of the run, with that of agents that have ended whose work is still open.

@@ -27,7 +27,6 @@ pub mod redact;
 pub mod loop_paths;
 pub mod commit_id;
 pub mod reviewer;
-pub mod diagnosis;
 pub mod verdict;
 pub mod whole;
 pub mod environment;

@@ -29,9 +29,6 @@ pub const DRAFT_TEMPLATE: &str = include_str!("../../prompts/draft.md");
 /// The template of the prompt of a reviewer, for a project without its own.
 pub const REVIEW_TEMPLATE: &str = include_str!("../../prompts/review.md");
 
-/// The template of the prompt of an agent that diagnoses a task, for a project without its own.
-pub const DIAGNOSE_TEMPLATE: &str = include_str!("../../prompts/diagnose.md");
-
 /// The template of another prompt in a conversation, for a project without its own.
 pub const FOLLOW_UP_TEMPLATE: &str = include_str!("../../prompts/follow-up.md");
 

@@ -70,14 +70,6 @@ impl Situation<'_> {
         self.view.policy.stop.is_some() || stop.is_some_and(|stop| stop.now)
     }
 
-    /// Whether an agent diagnoses the task of this attempt, which is out of attempts: once in a run, and no
-    /// task that a diagnosis added.
-    fn may_diagnose(&self, attempt: &OpenAttempt) -> bool {
-        let is_new = !self.view.history.run.diagnosed.contains(&attempt.id.task_id);
-        let may = self.view.policy.diagnoses && attempt.target.is_some();
-        may && is_new && !self.is_stopping()
-    }
-
     /// Whether the run was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.view.policy.stop.is_some() || self.view.history.run.stop.is_some()
@@ -244,10 +236,7 @@ impl Run {
             Some(stop) => Decision::Stop(stop),
             None => selected,
         };
-        // What a diagnosis finds may let it go on.
-        let is_over = matches!(selected, Decision::Stop(_));
-        let waits = is_over && !sit.view.history.diagnosing.is_empty();
-        RunDecision::Select(if waits { Decision::Wait(Wait::default()) } else { selected })
+        RunDecision::Select(selected)
     }
 
     /// Completes a plain loop whose folder has a file `DONE` between two iterations.

@@ -81,8 +81,6 @@ pub struct Policy {
     /// How often a task that holds others gets that number of attempts before it is parked. Each
     /// further round is after everything else.
     pub rounds: u32,
-    /// Whether an agent diagnoses tasks that run out of attempts.
-    pub diagnoses: bool,
     /// The number of different tasks that fail in a row, with none completed between them, and stop
     /// the run; 0 for no limit. A plain loop has its own limit on iterations.
     pub max_failures: u32,
@@ -139,7 +137,6 @@ impl Default for Policy {
             max_iterations: None,
             max_attempts: MAX_ATTEMPTS,
             rounds: ROUNDS,
-            diagnoses: false,
             max_failures: MAX_FAILURES,
             start_limit: START_LIMIT,
             agents: Vec::new(),
@@ -297,7 +294,7 @@ impl View<'_> {
 
     /// The same with this history of the task.
     pub fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
-        let max = self.max_attempts(number).saturating_mul(rounds(self, number, past));
+        let max = self.max_attempts(number).saturating_mul(rounds(self, number));
         past.stuck || used_attempts(self, number, past) >= max
     }
 
@@ -305,7 +302,7 @@ impl View<'_> {
     /// seconds, three count as one.
     pub fn used_of_round(&self, number: usize) -> (u32, u32) {
         let past = self.history.of(&self.graph.task(number).id);
-        let rounds = (self.round(number) + 1).min(rounds(self, number, past));
+        let rounds = (self.round(number) + 1).min(rounds(self, number));
         let limit = self.max_attempts(number).saturating_mul(rounds);
         (used_attempts(self, number, past).min(limit), limit)
     }
@@ -417,12 +414,11 @@ impl View<'_> {
 }
 
 /// The number of rounds of attempts at a task: one if nothing depends on it, or if it has its own
-/// limit; and those that diagnoses gave it.
-fn rounds(view: &View<'_>, number: usize, past: &TaskHistory) -> u32 {
+/// limit.
+fn rounds(view: &View<'_>, number: usize) -> u32 {
     let holds = || view.graph.dependents(number).any(|d| unfinished(view.graph.task(d)));
     let has_own = view.graph.task(number).max_attempts.is_some();
-    let own = if has_own || !holds() { 1 } else { view.policy.rounds };
-    own.saturating_add(past.granted)
+    if has_own || !holds() { 1 } else { view.policy.rounds }
 }
 
 /// The number of attempts that a task has used. Three failures within seconds weigh as one, because

@@ -28,7 +28,6 @@ use crate::{
             agent_command::AgentCommand,
             promise::{self, Pattern, Worth},
         },
-        diagnosis::OnParked,
         duration::{self, written as length},
         event::Orphans,
         executor::{self, ExecutorKind},
@@ -132,13 +131,6 @@ settings! { @ [] []
     child_wait_timeout: length = minutes(5);
     /// The time limit of a commit, with hooks and signing.
     commit_timeout: length = minutes(1);
-    /// The agent for `on_parked: diagnose`; default: an installed preset other than that of the
-    /// newest attempt.
-    #[schemars(with = "Option<Value>")]
-    diagnose_by: Option<Agents> = None;
-    /// The cost limit of a diagnosis, in US dollars.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    diagnose_cost: f64 = 1.0;
     /// A regular expression; a final result that matches it promises completion.
     #[schemars(with = "Option<String>")]
     done_pattern: Option<Pattern> = None;
@@ -226,9 +218,6 @@ settings! { @ [] []
     /// Whether processes of an agent that outlast `child_wait_timeout` are ended (`kill`) or live on
     /// (`leave`).
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
-    /// A task out of attempts waits for a person (`wait`), or an agent first reads its attempts and
-    /// may help (`diagnose`).
-    on_parked: words ["wait", "diagnose"] OnParked = OnParked::default();
     /// If a verify command fails on the branch without the work of any task, `stop` the run, or add
     /// a task that mends it and do that first (`repair`).
     on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
@@ -410,7 +399,6 @@ impl Config {
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
             rounds: self.rounds,
-            diagnoses: self.on_parked == OnParked::Diagnose,
             stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
             roster: self.roster(),

@@ -188,7 +188,7 @@ impl Workspace {
             let named = config.agents.values().chain(config.agent_for.values());
             let own = [&config.agent].into_iter().chain(&config.escalate);
             let reviewer = config.review.iter().flat_map(|review| &review.by);
-            let all = named.chain(own).chain(reviewer).chain(&config.diagnose_by);
+            let all = named.chain(own).chain(reviewer);
             let agents = all.flat_map(|agents| &agents.calls);
             let given =
                 agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
@@ -387,7 +387,6 @@ pub fn template(root: &Path, name: &str) -> Option<String> {
         "follow-up.md" => Some(prompt::FOLLOW_UP_TEMPLATE),
         "draft.md" => Some(prompt::DRAFT_TEMPLATE),
         "review.md" => Some(prompt::REVIEW_TEMPLATE),
-        "diagnose.md" => Some(prompt::DIAGNOSE_TEMPLATE),
         _ => None,
     };
     own.or_else(|| built_in.map(str::to_owned))

@@ -86,10 +86,6 @@ fn check_agents(
     for call in reviewers.filter_map(|review| review.by.as_ref()?.calls.first()) {
         check_agent(call, workspace, "change `by` of `review` in `.ralph/config.yaml`")?;
     }
-    let doctor = workspace.config.diagnose_by.iter().filter(|_| policy.diagnoses);
-    for call in doctor.filter_map(|agents| agents.calls.first()) {
-        check_agent(call, workspace, "change `diagnose_by` in `.ralph/config.yaml`")?;
-    }
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 

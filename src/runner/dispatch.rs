@@ -5,13 +5,8 @@ use std::{collections::VecDeque, mem};
 use anyhow::Result;
 
 use super::{
-    Runner, RunnerMessage, away, close,
-    context::Facts,
-    diagnosis, follow_ups, journal,
-    landing::LandingView,
-    process_spec::ProcessKind,
-    reviewer,
-    side_agent::{self, EndedAgent, SideAim},
+    Runner, RunnerMessage, away, close, context::Facts, follow_ups, journal, landing::LandingView,
+    process_spec::ProcessKind, reviewer, side_agent,
 };
 use crate::{
     adapters::process::ProcessNews,
@@ -86,7 +81,7 @@ impl Runner {
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
             Some(RunnerMessage::SideAgent(id, news)) => {
                 let Some(ended) = side_agent::go_on(self, &id, news) else { return Ok(()) };
-                return side_agent_ended(self, ended);
+                return reviewer::ended(self, ended);
             }
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
@@ -217,7 +212,6 @@ impl Runner {
                 self.attempts.get(&id).inspect(|it| away::cancel_jobs(&self.core.cx, it));
                 self.release(&id, believed)?;
             }
-            RunCommand::Diagnose(id) => diagnosis::begin(self, &id)?,
             RunCommand::Withdraw(id) => self.withdraw(&id)?,
             RunCommand::AfterAttempt(_) => {
                 let mut hooks = mem::take(&mut self.hooks);
@@ -280,14 +274,6 @@ impl Runner {
         let watch = self.core.run.attempts().process(id).and_then(|process| process.watch.as_ref());
         let is_cancelled = watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled);
         self.processes.carry_out(id, order, is_cancelled);
-    }
-}
-
-/// Handles the end of an agent that looks at an attempt.
-fn side_agent_ended(runner: &mut Runner, mut ended: EndedAgent) -> Result<()> {
-    match mem::replace(&mut ended.agent.aim, SideAim::Diagnosis) {
-        SideAim::Review(head, end) => reviewer::ended(runner, ended, &head, end),
-        SideAim::Diagnosis => diagnosis::ended(runner, ended),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     RunCore, Runner, attempts,
     context::{RunContext, task_of},
-    side_agent::{self, EndedAgent, SideAgent, SideAim, SideAnswer, WaitingReview},
+    side_agent::{self, EndedAgent, SideAgent, SideAnswer, WaitingReview},
 };
 use crate::{
     adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
@@ -71,14 +71,14 @@ impl ReviewOrder {
     }
 
     /// Starts it, and journals that.
-    fn start(self, runner: &mut Runner, aim: impl FnOnce(CommitId) -> SideAim) -> Result<()> {
+    fn start(self, runner: &mut Runner, end: Box<PendingResult>) -> Result<()> {
         let ReviewOrder { settings, head, own, merge } = self;
         let (core, pool) = (&runner.core, &runner.slots.pool);
-        let (record, aim) = (own.1.clone(), aim(head.clone()));
+        let record = own.1.clone();
         let (graph, history) = (core.graph.file.graph(), core.journal.history());
         let left = attempts::cost_left(&core.cx, history, graph, &record.id());
         let check = move |tree: &Repo| merge.map_or(Ok(None), |merge| merge.conflict(tree));
-        runner.side_agents.start(&core.cx, own, (aim, left), (pool, settings, head), check);
+        runner.side_agents.start(&core.cx, own, (end, left), (pool, settings, head), check);
         let by = record.call.map(|call| call.name).unwrap_or_default();
         let slot = record.slot.map(|slot| slot.path.display().to_string());
         let (attempt, log) = (record.attempt, record.log);
@@ -182,7 +182,7 @@ fn begin_by(
     let by = call.name.clone();
     match ReviewOrder::of(runner, record, call, &end.evidence) {
         Ok(order) => {
-            order.start(runner, |head| SideAim::Review(head, end))?;
+            order.start(runner, end)?;
             Ok(None)
         }
         Err(error) => {
@@ -241,8 +241,7 @@ pub(super) fn follow_waiting(runner: &mut Runner) -> Result<Option<StopReason>> 
         let held = run.landing().held().is_some() && run.landing().queued().any(|it| it == id);
         held || runner.side_agents.waiting.iter().any(|it| it.record.id() == *id)
     };
-    let is_idle = run.attempts().open().iter().all(|open| is_waiting(&open.id))
-        && runner.core.journal.history().diagnosing.is_empty();
+    let is_idle = run.attempts().open().iter().all(|open| is_waiting(&open.id));
     if is_ending || (reason.is_some() && is_idle) {
         for WaitingReview { record, .. } in mem::take(&mut runner.side_agents.waiting) {
             runner.handle(Input::Postponed(record.id()))?;
@@ -290,13 +289,9 @@ pub(super) fn next_time(runner: &Runner) -> Option<DateTime<Utc>> {
     waiting.filter_map(|it| history.review_error(&it.call.name, now)?.until).min()
 }
 
-/// The end of the review of this commit.
-fn end_of(
-    core: &RunCore,
-    SideAgent { id, record, .. }: &SideAgent,
-    (answer, took): (SideAnswer, Duration),
-    head: &CommitId,
-) -> ReviewEnd {
+/// The end of a review.
+fn end_of(core: &RunCore, agent: &SideAgent, answer: SideAnswer, took: Duration) -> ReviewEnd {
+    let SideAgent { id, record, head, .. } = agent;
     let review = review_of(&core.cx.workspace, record, head, &answer);
     let cooldowns = &core.journal.history().cooldowns;
     let earlier = cooldowns.get(&review.by).map_or(0, |cooldown| cooldown.count);
@@ -312,17 +307,13 @@ fn end_of(
 }
 
 /// Journals a review that has ended, and judges the work with that.
-pub(super) fn ended(
-    runner: &mut Runner,
-    ended: EndedAgent,
-    head: &CommitId,
-    mut end: Box<PendingResult>,
-) -> Result<()> {
-    let EndedAgent { agent, took, answer } = ended;
+pub(super) fn ended(runner: &mut Runner, ended: EndedAgent) -> Result<()> {
+    let EndedAgent { mut agent, took, answer } = ended;
+    let mut end = mem::take(&mut agent.end);
     if end.evidence.merge.is_some() && !runner.side_agents.is_stopped() {
         return runner.handle(Input::Judged(agent.id, end));
     }
-    let event = end_of(&runner.core, &agent, (answer, took), head);
+    let event = end_of(&runner.core, &agent, answer, took);
     let SideAgent { id, record, .. } = agent;
     let is_waiting = |it: &ProviderError| it.advice() != Advice::Count;
     let waits = event.obstacle.filter(|it| is_waiting(it) && is_required(&runner.core.cx));

@@ -1,5 +1,4 @@
-//! Agents that look at attempts beside them: reviewers and those that diagnose a task. Each has a thread
-//! and a slot of its own, of which nothing is kept.
+//! Reviewers at work. Each has a thread and a slot of its own, of which nothing is kept.
 
 use std::{
     fs,
@@ -48,14 +47,6 @@ use crate::{
 /// What the environment of an agent has that looks at an attempt.
 pub(super) const REVIEWER: (&str, &str) = (REVIEWS, "1");
 
-/// What such an agent is for.
-pub(super) enum SideAim {
-    /// The review of this commit, for which the result of the attempt waits.
-    Review(CommitId, Box<PendingResult>),
-    /// The diagnosis of the task of the attempt.
-    Diagnosis,
-}
-
 /// An agent at work.
 pub(super) struct SideAgent {
     pub(super) id: AttemptId,
@@ -63,7 +54,10 @@ pub(super) struct SideAgent {
     number: usize,
     /// The record of the attempt as this agent has it.
     pub(super) record: AttemptRecord,
-    pub(super) aim: SideAim,
+    /// The commit that it reviews.
+    pub(super) head: CommitId,
+    /// The result of the attempt, which waits for the review.
+    pub(super) end: Box<PendingResult>,
     /// What it may cost.
     pub(super) budget: Option<f64>,
 }
@@ -146,12 +140,19 @@ impl SideAgents {
         &mut self,
         cx: &RunContext,
         (number, record): (usize, AttemptRecord),
-        (aim, budget): (SideAim, Option<f64>),
+        (end, budget): (Box<PendingResult>, Option<f64>),
         (pool, settings, commit): (&SlotPool, SlotSettings, CommitId),
         check: impl FnOnce(&Repo) -> Result<Option<Merge>> + Send + 'static,
     ) {
         let id = record.id();
-        self.active.push(SideAgent { id: id.clone(), number, record, aim, budget });
+        self.active.push(SideAgent {
+            id: id.clone(),
+            number,
+            record,
+            head: commit.clone(),
+            end,
+            budget,
+        });
         let (outbox, pool) = (cx.outbox.clone(), pool.clone());
         thread::spawn(move || {
             let check_out = || pool.check_out(&pool.review(number), &settings, &commit);
@@ -188,9 +189,7 @@ pub(super) fn go_on(runner: &mut Runner, id: &AttemptId, news: SideNews) -> Opti
     let (ended, took) = match news {
         SideNews::Prepared(Ok(Some(conflict))) => {
             let agent = agents.active.iter_mut().find(|agent| agent.id == *id)?;
-            if let SideAim::Review(_, end) = &mut agent.aim {
-                end.evidence.merge = Some(conflict);
-            }
+            agent.end.evidence.merge = Some(conflict);
             (Err(Error::msg("the work conflicts with its branch")), Duration::ZERO)
         }
         SideNews::Prepared(Ok(None)) => match agents.launch(cx, runner.core.graph.file.graph(), id)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::core::{
     attempt::AttemptState,
-    event::{AttemptEvent, AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
+    event::{AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
     executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
@@ -313,7 +313,7 @@ pub struct PastAttemptDetails {
 pub struct MessageView {
     /// When.
     pub at: DateTime<Utc>,
-    /// `question`, `answer`, `note`, `reset`, `review`, `take_back` or `diagnosis`.
+    /// `question`, `answer`, `note`, `reset`, `review` or `take_back`.
     pub kind: &'static str,
     /// The attempt whose agent said it; none for a person.
     pub attempt: Option<u32>,
@@ -329,9 +329,6 @@ impl MessageView {
             ("question", Some(attempt), Some(question))
         } else if let Event::Landing(LandingEvent::TakenBack(taken)) = &record.event {
             ("take_back", None, taken.note.as_deref())
-        } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
-            let (at, text) = (record.timestamp, Some(end.diagnosis.to_string()));
-            return Some(MessageView { at, kind: "diagnosis", attempt: None, text });
         } else if let Event::Request(event) = &record.event {
             match event {
                 RequestEvent::Asked { attempt, question } => {
@@ -359,9 +356,6 @@ impl MessageView {
 
     /// When, who and what, in one line.
     pub fn line(&self) -> String {
-        if let ("diagnosis", Some(text)) = (self.kind, &self.text) {
-            return format!("{} {text}", full(self.at));
-        }
         let who = self.attempt.map_or_else(|| "a person".to_owned(), |it| format!("attempt {it}"));
         let did = match self.kind {
             "question" => "asked",

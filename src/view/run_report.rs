@@ -67,8 +67,6 @@ pub struct RunReport {
     pub waste: WasteView,
     /// What needs a person, the most useful first.
     pub attention: Vec<Attention>,
-    /// The tasks that ran out of attempts in it and were diagnosed.
-    pub diagnosed: Vec<DiagnosedTask>,
     /// The tasks that it completed, in the order of completion.
     pub landed: Vec<LandedTask>,
     /// The tasks that it completed and whose work a person took back since.
@@ -157,27 +155,6 @@ pub struct FlakyCheck {
     pub runs: u32,
 }
 
-/// A task that was diagnosed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct DiagnosedTask {
-    /// The task.
-    #[schemars(with = "String")]
-    pub id: TaskId,
-    /// Who did what about it, and why.
-    pub text: String,
-}
-
-impl DiagnosedTask {
-    /// The tasks that the newest run diagnosed, by id.
-    fn all(history: &History) -> Vec<DiagnosedTask> {
-        let said = |id: &TaskId| {
-            let text = history.of(id).diagnosis.as_ref()?.to_string();
-            Some(DiagnosedTask { id: id.clone(), text })
-        };
-        history.run.diagnosed.iter().filter_map(said).collect()
-    }
-}
-
 impl FlakyCheck {
     fn all(checks: &BTreeMap<String, CheckCount>) -> Vec<FlakyCheck> {
         let flaky = checks.iter().filter(|(_, count)| count.flaky > 0);
@@ -260,7 +237,6 @@ impl RunReport {
             cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
             waste: WasteView::of(&past.paid),
             attention,
-            diagnosed: DiagnosedTask::all(source.history),
             failed: source.failed(),
             landed,
             upcoming,

@@ -459,9 +459,7 @@ fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
     }
     let last = past.last.as_ref();
     let why = last.map(|last| format!("{}: {}", last.ended.verdict, last.ended.why));
-    let said = past.diagnosis.as_ref().map(ToString::to_string);
-    let why = why.into_iter().chain(said).collect::<Vec<_>>().join("; ");
-    why + &if_already_there(id.as_str(), view)
+    why.unwrap_or_default() + &if_already_there(id.as_str(), view)
 }
 
 fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {

@@ -28,8 +28,6 @@ fn every_setting_is_shown_with_its_origin() {
     autocommit          true                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
-    diagnose_by         none                                default
-    diagnose_cost       1.0                                 default
     done_pattern        none                                default
     env_keep            []                                  default
     escalate            none                                default
@@ -61,7 +59,6 @@ fn every_setting_is_shown_with_its_origin() {
     merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
     on_orphans          kill                                default
-    on_parked           wait                                default
     on_red_base         stop                                default
     onto                none                                default
     promise             check                               default

@@ -487,7 +487,7 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, draft, review, diagnose, follow-up, prompt, graph, config, agents, just, skill]
+      [possible values: task, draft, review, follow-up, prompt, graph, config, agents, just, skill]
 
       tip: a similar value exists: 'graph'
 

@@ -279,17 +279,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("promised", "a", r#""attempt":1,"kept":true"#),
     ("promised", "a", r#""attempt":1,"kept":false"#),
     ("parked", "a", r#""attempts":3"#),
-    ("diagnosing", "a", r#""attempt":3,"by":"strong","log":"[log]""#),
-    (
-        "diagnosed",
-        "a",
-        r#""attempt":3,"outcome":"exited","exit_code":0,"diagnosis":{"by":"strong","did":"split","tasks":["b","c"],"why":"too large"},"duration_seconds":61.5,"cost_usd":0.25"#,
-    ),
-    (
-        "diagnosed",
-        "a",
-        r#""attempt":3,"outcome":"exited","exit_code":0,"diagnosis":{"by":"strong","did":"given_up","why":"no such file"},"duration_seconds":61.5"#,
-    ),
     ("recovered", "a", r#""attempt":1,"from_run":"r""#),
     ("status_changed", "a", r#""old":"pending","new":"complete","cause":"command""#),
     ("status_changed", "a", r#""old":"pending","new":"blocked","cause":"edited""#),

@@ -17,7 +17,6 @@ mod config;
 mod containment;
 mod crash;
 mod demo;
-mod diagnosis;
 mod doctor;
 mod draft;
 mod door;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::side_agent::{DiagnosisEnd, ReviewEnd, ReviewWait};
+use super::side_agent::{ReviewEnd, ReviewWait};
 use crate::{
     agents::{
         provider_error::ProviderError,
@@ -119,17 +119,6 @@ pub enum AttemptEvent {
         /// The number of attempts since the last reset.
         attempts: u32,
     },
-    /// Another agent begins to read the attempts at the task, which is out of them.
-    Diagnosing {
-        /// The newest attempt.
-        attempt: u32,
-        /// The name of the agent.
-        by: String,
-        /// The folder with its prompt and output, relative to the repository.
-        log: String,
-    },
-    /// It has ended, and this was done about the task.
-    Diagnosed(DiagnosisEnd),
     /// An open attempt of an earlier run was found at the start; a later line closes it.
     Recovered {
         /// The attempt.

@@ -1,11 +1,10 @@
-//! The ends of agents beside those of attempts: reviewers and those that diagnose a task.
+//! The ends of reviews by other agents.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::{provider_error::ProviderError, transcript::Usage},
     default_value::is_default,
-    diagnosis::Diagnosis,
     outcome::Outcome,
     reviewer::WorkReview,
     spend::Spend,
@@ -46,30 +45,6 @@ pub struct ReviewWait {
 }
 
 impl ReviewEnd {
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
-    }
-}
-
-/// The end of a diagnosis. Its usage is that of the run, not of the task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DiagnosisEnd {
-    /// The newest attempt at the task.
-    pub attempt: u32,
-    /// How the process of its agent ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// What it did.
-    pub diagnosis: Diagnosis,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-}
-
-impl DiagnosisEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)

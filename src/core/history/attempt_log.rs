@@ -106,8 +106,6 @@ impl PaidCall {
                 ("ralph draft", &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
                 ("reviews of work", &end.review.by, &end.usage, end.spend())
-            } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
-                ("diagnoses of tasks", &end.diagnosis.by, &end.usage, end.spend())
             } else {
                 return None;
             };
@@ -203,7 +201,6 @@ impl AttemptLog {
                     | RequestEvent::Reviewed { .. }
                     | RequestEvent::Reset {}
             ) | Event::Landing(LandingEvent::TakenBack(_))
-                | Event::Attempt(AttemptEvent::Diagnosed(_))
         )
     }
 

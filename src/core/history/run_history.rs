@@ -85,9 +85,6 @@ pub struct RunHistory {
     pub baseline_broken: Option<String>,
     /// The task that mends it, if it was given to one.
     pub repair: Option<TaskId>,
-    /// The tasks that ran out of attempts and were diagnosed, and those that the diagnoses added.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub diagnosed: BTreeSet<TaskId>,
     /// The reason why no attempt can start from the tip of the target branch, if there is one.
     pub bad_base: Option<String>,
     /// What it waited for last, until an attempt starts.

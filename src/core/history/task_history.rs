@@ -10,7 +10,6 @@ use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
-    diagnosis::Diagnosis,
     event::{Answer, AttemptResult, Cause, TakenBack, TipRed},
     executor::LOCAL,
     graph::task::{Status, Task, TaskId},
@@ -45,12 +44,6 @@ pub struct TaskHistory {
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) failed_at: u64,
-    /// The rounds of attempts that diagnoses gave it since the last reset.
-    #[serde(skip_serializing_if = "is_default")]
-    pub granted: u32,
-    /// The newest diagnosis since the last reset.
-    #[serde(skip_serializing_if = "is_default")]
-    pub diagnosis: Option<Box<Diagnosis>>,
     /// Whether it is parked even if it has attempts left.
     #[serde(skip_serializing_if = "is_default")]
     pub stuck: bool,
@@ -160,11 +153,10 @@ impl TaskHistory {
         self.proof.as_ref().is_some_and(|proof| !proof.outcome.is_good())
     }
 
-    /// The question of the newest attempt, or of a diagnosis after it, if it needs input; before the
-    /// first, whether to run a task that an agent added.
+    /// The question of the newest attempt, if it needs input; before the first, whether to run a task that
+    /// an agent added.
     pub fn question(&self, task: &Task) -> Option<String> {
         let asked = self.last.as_ref().and_then(|last| last.ended.question());
-        let asked = asked.or_else(|| self.diagnosis.as_ref()?.question());
         asked.map(str::to_owned).or_else(|| task.adoption_question().filter(|_| self.attempts == 0))
     }
 }
@@ -182,8 +174,6 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     same: 0,
     repeated: 0,
     failed_at: 0,
-    granted: 0,
-    diagnosis: None,
     stuck: false,
     lost: 0,
     was_reset: false,
@@ -287,7 +277,7 @@ impl TaskHistory {
         }
         if ended.verdict == Verdict::Complete {
             (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
-            (self.granted, self.was_reset, self.taken_back) = (0, false, None);
+            (self.was_reset, self.taken_back) = (false, None);
             self.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
             if let Some(reopened) = &mut self.reopened {
                 reopened.is_done = true;
@@ -342,13 +332,6 @@ impl TaskHistory {
         self.asks = false;
     }
 
-    /// Notes what a diagnosis did.
-    pub(super) fn diagnose(&mut self, diagnosis: &Diagnosis) {
-        self.granted += u32::from(diagnosis.remedy.mends());
-        self.asks |= diagnosis.question().is_some();
-        self.diagnosis = Some(Box::new(diagnosis.clone()));
-    }
-
     pub(crate) fn reset_by_command(&mut self) {
         self.reset();
         // What is in the target branch by then shows nothing about the attempts that follow.
@@ -385,7 +368,6 @@ impl TaskHistory {
     pub(super) fn reset(&mut self) {
         (self.reopened, self.proof, self.awaits_proof) = (None, None, None);
         (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
-        (self.granted, self.diagnosis) = (0, None);
         (self.stuck, self.spend) = (false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;

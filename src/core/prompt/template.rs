@@ -1,8 +1,6 @@
 //! The built-in templates, printed by `ralph template` and written by `ralph init`.
 
-use crate::prompt::{
-    DEFAULT_TEMPLATE, DIAGNOSE_TEMPLATE, DRAFT_TEMPLATE, FOLLOW_UP_TEMPLATE, REVIEW_TEMPLATE,
-};
+use crate::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE, FOLLOW_UP_TEMPLATE, REVIEW_TEMPLATE};
 
 /// A built-in template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +11,6 @@ pub enum Template {
     Draft,
     /// `prompts/review.md`: the prompt of a reviewer.
     Review,
-    /// `prompts/diagnose.md`: the prompt of an agent that diagnoses a task.
-    Diagnose,
     /// `prompts/follow-up.md`: another prompt in a conversation.
     FollowUp,
     /// `PROMPT.md` of a loop without a graph.
@@ -38,7 +34,6 @@ impl Template {
             Template::Task => DEFAULT_TEMPLATE.to_owned(),
             Template::Draft => DRAFT_TEMPLATE.to_owned(),
             Template::Review => REVIEW_TEMPLATE.to_owned(),
-            Template::Diagnose => DIAGNOSE_TEMPLATE.to_owned(),
             Template::FollowUp => FOLLOW_UP_TEMPLATE.to_owned(),
             Template::Prompt => include_str!("template/prompt.md").to_owned(),
             Template::Graph => format!("{GRAPH_HEAD}{TASKS_START}"),

@@ -459,8 +459,7 @@ impl Attempts {
             past.count_failure(&ended);
         }
         let is_out = number.is_some_and(|number| sit.view.is_out_of_attempts(number, &past));
-        let is_spent = verdict.counts() && is_out && !ended.needs_person();
-        let parks = is_spent || ended.needs_person();
+        let parks = (verdict.counts() && is_out) || ended.needs_person();
         let mut status = number.map(|number| sit.view.graph.task(number).status);
         let mut commands = Vec::new();
         if let Some((write, cause)) = status.and_then(|was| StatusWrite::after(verdict, parks, was))
@@ -481,9 +480,6 @@ impl Attempts {
         }
         if parks {
             commands.push(attempt.emit(AttemptEvent::Parked { attempts: past.counted }));
-            if is_spent && sit.may_diagnose(&attempt) {
-                commands.push(RunCommand::Diagnose(id.clone()));
-            }
         }
         commands.push(RunCommand::Release { id: id.clone(), believed });
         commands.push(RunCommand::SetHolder(None));

@@ -215,8 +215,6 @@ pub enum RunCommand {
     Judge(AttemptId, Box<PendingResult>),
     /// Save the work of an attempt with this verdict.
     Keep(AttemptId, Verdict, Box<Evidence>),
-    /// Have an agent diagnose the task of an attempt, which is out of attempts.
-    Diagnose(AttemptId),
     /// Remove the record of an attempt whose end is journalled, and its report if that was
     /// rejected.
     Release {

@@ -31,12 +31,11 @@ use super::{
 use crate::{
     agents::transcript::Usage,
     commit_id::CommitId,
-    diagnosis::{Diagnosis, Remedy},
     dice::Dice,
     event::{
         AgentEnd, Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft,
-        DiagnosisEnd, Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent,
-        ReviewEnd, RunEvent, StopReason, StopRequest, record::Record,
+        Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, ReviewEnd, RunEvent,
+        StopReason, StopRequest, record::Record,
     },
     executor::{ExecutorFault, LOCAL, Placement},
     graph::{
@@ -194,9 +193,6 @@ struct World {
     /// When SIGTERM came, and how many signals came.
     signalled: (Option<i64>, u32),
     parked: BTreeSet<TaskId>,
-    /// The tasks that an agent diagnoses, and those that were diagnosed in this run.
-    diagnosing: BTreeSet<AttemptId>,
-    diagnosed: BTreeSet<TaskId>,
     /// Whether the executor of some tasks does not answer.
     is_away: bool,
     /// The newest attempt that tries whether an executor answers again, by executor.
@@ -245,7 +241,6 @@ impl World {
             max_iterations: Some(40),
             max_attempts: 1 + u32::try_from(dice.below(3)).unwrap_or(0),
             start_limit: 0,
-            diagnoses: dice.chance(50),
             ..Policy::default()
         };
         let queue = QueueLimits {
@@ -297,8 +292,6 @@ impl World {
             found_landed: BTreeSet::new(),
             signalled: (None, 0),
             parked: BTreeSet::new(),
-            diagnosing: BTreeSet::new(),
-            diagnosed: BTreeSet::new(),
             is_away: false,
             trying: BTreeMap::new(),
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
@@ -352,7 +345,7 @@ impl World {
         let mut dependents = self.graph.dependents(number);
         let holds = dependents.any(|d| !self.graph.task(d).status.is_over());
         let past = self.history.of(id);
-        let rounds = past.granted + if holds { self.policy.rounds } else { 1 };
+        let rounds = if holds { self.policy.rounds } else { 1 };
         past.counted >= self.policy.max_attempts * rounds
     }
 
@@ -544,17 +537,6 @@ impl World {
             RunCommand::Judge(id, end) => return Ok(self.judge(id, end)),
             RunCommand::Keep(id, ..) => {
                 return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
-            }
-            RunCommand::Diagnose(id) => {
-                let is_new = self.diagnosed.insert(id.task_id.clone());
-                assert!(is_new, "{} is diagnosed twice in a run", id.task_id);
-                let began = AttemptEvent::Diagnosing {
-                    attempt: id.attempt,
-                    by: "strong".to_owned(),
-                    log: String::new(),
-                };
-                self.emit(Some((id.task_id.clone(), 0)), began);
-                self.diagnosing.insert(id);
             }
             RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
@@ -1155,10 +1137,6 @@ impl World {
             return self.tick();
         }
         let mut choices = self.choices();
-        if !self.diagnosing.is_empty() && (choices.is_empty() || self.dice.chance(10)) {
-            self.end_diagnosis();
-            return Ok(());
-        }
         if choices.is_empty() {
             if let Some(until) = until {
                 self.now = self.now.max(until.timestamp());
@@ -1266,74 +1244,6 @@ impl World {
             id,
             Box::new(ProcessEnd { outcome, took, head, ..ProcessEnd::default() }),
         ))
-    }
-
-    /// Simulates the end of a diagnosis, which may mend the graph if its task is still parked.
-    fn end_diagnosis(&mut self) {
-        let id = self.diagnosing.pop_first().expect("one is made");
-        let number = self.graph.number(&id.task_id);
-        let is_parked = number.is_some_and(|number| {
-            let now = self.time();
-            let state = self.with(|_, sit| sit.view.state(number, now));
-            matches!(state, select::TaskState::Parked(_))
-        });
-        let why = || "x".to_owned();
-        let remedy = match (number, self.dice.below(6)) {
-            (Some(number), kind @ (0 | 1)) if is_parked => {
-                let tasks = self.add_before(number, 1 + kind);
-                if kind == 0 {
-                    Remedy::Prerequisite { tasks, why: why() }
-                } else {
-                    Remedy::Split { tasks, why: why() }
-                }
-            }
-            (_, 2) if is_parked => Remedy::Agent { agent: "codex".to_owned(), why: why() },
-            (_, 3) if is_parked => Remedy::Asked { question: why() },
-            (_, 4) if is_parked => Remedy::GivenUp { why: why() },
-            _ => Remedy::Failed { why: why() },
-        };
-        let mends = remedy.mends();
-        self.diagnosed.extend(remedy.added().iter().cloned());
-        self.conclude_diagnosis(&id, remedy);
-        if let Some(number) = number.filter(|_| mends) {
-            // With the graph in the file, its claim is in it, too.
-            if self.graph.task(number).status == Status::InProgress {
-                self.graph.set_status(number, Status::Pending);
-            }
-            // A person who completes or removes what waits for it takes its further rounds away.
-            let waits = |it| !self.graph.task(it).status.is_over();
-            let is_out = self.is_out_of_attempts(&id.task_id);
-            let may_be = !self.graph.dependents(number).any(waits);
-            assert!(!is_out || may_be, "{} has no new round", id.task_id);
-        }
-    }
-
-    fn conclude_diagnosis(&mut self, id: &AttemptId, remedy: Remedy) {
-        if remedy.mends() {
-            self.count("graphs mended by a diagnosis");
-        }
-        let end = DiagnosisEnd {
-            attempt: id.attempt,
-            outcome: Outcome::Exited { exit_code: 0 },
-            diagnosis: Diagnosis { by: "strong".to_owned(), remedy },
-            duration_seconds: 1.0,
-            usage: Usage::default(),
-        };
-        self.emit(Some((id.task_id.clone(), 0)), AttemptEvent::Diagnosed(end));
-    }
-
-    /// Adds tasks for which one waits.
-    fn add_before(&mut self, number: usize, count: usize) -> Vec<TaskId> {
-        let first = self.graph.tasks().len();
-        let name = |n: usize| task(&format!("{}-{n}", self.graph.task(number).id));
-        let is_free = |new: &Task| self.graph.number(&new.id).is_none();
-        let new: Vec<Task> = (0..).map(name).filter(is_free).take(count).collect();
-        let ids = new.iter().map(|task| task.id.clone()).collect();
-        let old = (0..first).flat_map(|to| self.graph.dependencies(to).map(move |from| (from, to)));
-        let edges = old.chain((first..first + count).map(|from| (from, number))).collect();
-        let tasks = self.graph.tasks().iter().cloned().chain(new).collect();
-        self.graph = TaskGraph::new(tasks, edges).expect("new tasks make no circle");
-        ids
     }
 
     /// Simulates a verify command that moves HEAD of its tree.
@@ -1518,14 +1428,7 @@ impl World {
                 self.count("landings");
             }
         }
-        (self.diagnosing, self.diagnosed) = (BTreeSet::new(), BTreeSet::new());
         self.emit(None, RunEvent::LoopStarted(Begun::default()));
-        // A run before this one was killed during it.
-        for (task_id, open) in self.history.diagnosing.clone() {
-            let why = "the run ended before".to_owned();
-            let id = AttemptId { task_id, attempt: open.attempt };
-            self.conclude_diagnosis(&id, Remedy::Failed { why });
-        }
         match self.run_to_the_end() {
             Ok(reason) => End::Stopped(reason),
             Err(end) => end,
@@ -1639,10 +1542,6 @@ impl World {
             assert_eq!(active.attempt, id.attempt, "{id} is not the active attempt");
             assert!(phase.fits(state), "{id} is {state:?} in the history and {phase:?} in the run");
         }
-        for id in &self.diagnosing {
-            let is_open = self.history.diagnosing.contains_key(&id.task_id);
-            assert!(is_open, "the diagnosis of {id} is not in the history");
-        }
         for id in self.reviews.keys() {
             let phase = self.run.attempts().get(id).map(|open| &open.phase);
             assert_eq!(phase, Some(&AttemptPhase::Judging), "{id} goes on during its review");
@@ -1656,7 +1555,6 @@ impl World {
     /// Checks the invariants at the end of a run that did not crash.
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
-        assert!(self.diagnosing.is_empty(), "a diagnosis is made: {reason}");
         assert!(self.reviews.is_empty(), "reviewers still run: {reason}");
         assert!(self.to_park.is_empty(), "{:?} are not parked", self.to_park);
         for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
@@ -1720,7 +1618,6 @@ fn schedule(seed: u64) -> BTreeMap<&'static str, u64> {
             "the branch was at {position}, which fails"
         );
     }
-    assert!(world.history.diagnosing.is_empty(), "{:?}", world.history.diagnosing);
     world.counts
 }
 
@@ -1751,7 +1648,6 @@ fn no_schedule_violates_an_invariant() {
         "crashes during a review",
         "failed reviews",
         "findings that stay",
-        "graphs mended by a diagnosis",
         "limits waited for",
         "postponed reviews",
         "reviews without findings",
@@ -1760,8 +1656,6 @@ fn no_schedule_violates_an_invariant() {
     ] {
         assert!(sums.contains_key(what), "{what} never happened");
     }
-    let mended = sums["graphs mended by a diagnosis"];
-    assert!(mended > count / 20, "{mended} mended");
     assert!(follow_ups > count / 5, "{follow_ups} follow-ups");
     assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");
 }

@@ -127,20 +127,6 @@ impl Roster {
 }
 
 impl Policy {
-    /// The names of agents of the settings that a task may be given to, unless others stand above them.
-    pub fn names_of_agents(&self) -> Vec<&str> {
-        let Roster { named, by_kind, escalate } = &self.roster;
-        let own = named.keys().filter(|name| agent_preset::find(name).is_none());
-        let calls = self.agents.iter().chain(escalate).chain(by_kind.values().flatten());
-        let calls = calls.filter(|call| call.is_word() || named.contains_key(&call.name));
-        let mut names: Vec<&str> =
-            own.map(String::as_str).chain(calls.map(|call| call.name.as_str())).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.retain(|_| !self.agents_given);
-        names
-    }
-
     /// The agents of a task as they are written, and whether they are the rungs of a ladder.
     fn chosen<'a>(&'a self, task: &'a Task) -> (&'a [AgentCommand], bool) {
         if self.agents_given {

@@ -262,9 +262,7 @@ impl Blocking<'_> {
                 let same = red.map_or_else(String::new, |red| {
                     format!(", `{}` failed {} times in the same way", red.command, past.same)
                 });
-                let said =
-                    past.diagnosis.as_ref().map_or_else(String::new, |said| format!("; {said}"));
-                Some(format!("parked after {attempts} attempt{plural}{same}{said}"))
+                Some(format!("parked after {attempts} attempt{plural}{same}"))
             }
             TaskState::NeedsInput => {
                 let task = self.view.graph.task(number);

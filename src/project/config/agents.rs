@@ -92,16 +92,12 @@ impl Config {
         if reviewer.is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
             return Err(SettingFault::new("review", "by", "`by` must be one agent"));
         }
-        if self.diagnose_by.as_ref().is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
-            return Err(SettingFault::new("diagnose_by", "diagnose_by", "it must be one agent"));
-        }
         let others = self.agent_for.values_mut().map(|agents| ("agent_for", root, agents));
         let reviewer = self.review.as_mut().and_then(|review| review.by.as_mut());
         let reviewer = reviewer.into_iter().map(|agents| ("review", root, agents));
         let rungs = self.escalate.iter_mut().map(|agents| ("escalate", root, agents));
-        let doctor = self.diagnose_by.iter_mut().map(|agents| ("diagnose_by", root, agents));
         let own = [("agent", base, &mut self.agent)];
-        let all = others.chain(reviewer).chain(doctor).chain(rungs).chain(own);
+        let all = others.chain(reviewer).chain(rungs).chain(own);
         for (setting, dir, agents) in all {
             let fault = roster.fault(&agents.calls);
             // A run names an agent that cannot be started, and one of a command line.

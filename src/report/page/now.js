@@ -71,7 +71,6 @@ export const nowView = {
           running(now, loadedAt),
           unreachable(now),
           failed(now, now.attention),
-          diagnosed(now),
           landed(now),
           upcoming(now)),
         h("aside", { class: "side-column", "aria-label": "Numbers" }, now.run_id && totals(now, loadedAt), steps(now), queue(now), earlier(now))));
@@ -194,13 +193,6 @@ function failed(now, attention) {
       sign("failed"), h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""),
         h("span", { class: "line" }, withCode(task.why))),
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, `attempt ${task.attempt}`), moment(task.at))))));
-}
-
-function diagnosed(now) {
-  const all = now.diagnosed ?? [];
-  if (!all.length) return null;
-  return panel("Diagnosed", { count: all.length }, h("ul", { class: "rows" }, capped(all, LIST, (task) => h("li", { class: "row" },
-    h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", {}, task.text))))));
 }
 
 function landed(now) {

@@ -1,8 +1,8 @@
 //! The lines of attempts, of their checks, and of the processes that their agents start.
 
 use super::{
-    EventContext, EventText, Line, MarkKind, bad, counted, faint, good, ids, length, line, named,
-    warn, with_output,
+    EventContext, EventText, Line, MarkKind, bad, counted, faint, ids, length, line, named, warn,
+    with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -86,13 +86,6 @@ impl EventText for AttemptEvent {
                 let attempts = counted(*attempts as usize, "attempt");
                 let (retry, there) = (how_to_retry(id), if_already_there(id, at.view));
                 bad(format!("✗ {id} is parked after {attempts}; {retry} retries it{there}"))
-            }
-            AttemptEvent::Diagnosing { by, .. } => {
-                faint(format!("`{by}` reads the attempts at {id}"))
-            }
-            AttemptEvent::Diagnosed(end) => {
-                let text = format!("{id}: {}", end.diagnosis);
-                if end.diagnosis.remedy.mends() { good(text) } else { warn(text) }
             }
             AttemptEvent::Recovered { attempt, from_run } => {
                 warn(format!("recovered attempt {attempt} at {id}, left open by run {from_run}"))

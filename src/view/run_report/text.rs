@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Attention, AttentionKind, DiagnosedTask, FailedTask, FlakyCheck, LandedTask, RunReport,
-    UpcomingTask,
+    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport, UpcomingTask,
     page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
@@ -205,9 +204,6 @@ impl RunReport {
             page.text(None, waste);
         }
         self.people(page, fold);
-        for DiagnosedTask { id, text } in &self.diagnosed {
-            page.text(None, &format!("diagnosed: {id}: {text}"));
-        }
         if !self.landed.is_empty() {
             let diff = if page.is_narrow() { "" } else { ", `ralph diff ID`" };
             match self.landed.iter().filter(|task| task.is_to_review()).count() {

@@ -38,10 +38,6 @@ impl Effect for AttemptEvent {
             }
             AttemptEvent::LimitEased { agent, .. } => drop(history.near_limits.remove(agent)),
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
-            AttemptEvent::Diagnosing { attempt, by, .. } => {
-                history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);
-            }
-            AttemptEvent::Diagnosed(end) => history.end_diagnosis(record, end),
             AttemptEvent::Recovered { .. }
             | AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
@@ -57,15 +53,7 @@ impl Effect for AttemptEvent {
         if let AttemptEvent::Parked { .. } = self {
             return Some(NotificationKind::Parked);
         }
-        if let AttemptEvent::Diagnosed(end) = self {
-            return end.diagnosis.question().map(|_| NotificationKind::NeedsInput);
-        }
         matches!(self, AttemptEvent::Recovered { .. }).then_some(NotificationKind::Recovered)
-    }
-
-    fn is_durable(&self) -> bool {
-        // What was paid for is not paid again.
-        matches!(self, AttemptEvent::Diagnosing { .. } | AttemptEvent::Diagnosed(_))
     }
 }
 
