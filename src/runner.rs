@@ -32,7 +32,6 @@ mod process_spec;
 mod processes;
 mod proof;
 mod proof_order;
-mod repair;
 mod reviewer;
 mod side_agent;
 mod side_command;
@@ -294,7 +293,6 @@ impl Runner {
                 self.core.emit(None, GraphEvent::UncommittedFound { paths, more })?;
             }
         }
-        repair::recheck(self)?;
         loop {
             if let Some(reason) = self.turn()? {
                 return Ok(reason);
@@ -312,9 +310,6 @@ impl Runner {
         }
         if !self.core.run.attempts().open().is_empty() {
             self.core.check_time_limit()?;
-        }
-        if whole::is_due(self) && whole::verify(self)? {
-            return Ok(None);
         }
         if let Some(reason) = reviewer::follow_waiting(self)? {
             return Ok(Some(reason));
@@ -367,8 +362,7 @@ impl Runner {
             }
             RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
             RunDecision::Select(Decision::Stop(reason)) => {
-                let goes_on = (whole::precedes(&reason) && whole::verify(self)?)
-                    || (matches!(reason, StopReason::BaselineBroken(_)) && repair::begin(self)?);
+                let goes_on = whole::precedes(&reason) && whole::verify(self)?;
                 let is_last_word = matches!(reason.exit(), Exit::Success | Exit::Blocked);
                 let goes_on = goes_on || (is_last_word && attend::awaits_graph(self)?);
                 return Ok(Some(reason).filter(|_| !goes_on));

@@ -24,7 +24,6 @@ use crate::{
         exit::{self, Exit},
         finding::{Finding, FindingKind, FindingLevel},
         graph::task::Task,
-        isolation::OnRedBase,
         select::Policy,
     },
     project::{
@@ -59,8 +58,7 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
         }))
     } else {
         let red = findings.iter().any(|it| it.kind == Some(FindingKind::VerifyFails));
-        let red = red.then(|| invocation.workspace()).transpose()?;
-        text(&findings, would_end, red.map(|it| it.config.on_red_base), options.quiet)
+        text(&findings, would_end, red, options.quiet)
     })?;
     Ok(exit)
 }
@@ -211,14 +209,8 @@ fn tried(
     findings
 }
 
-/// The page for people; `red` is what a run does about a verify command that fails without any work, if
-/// one does.
-fn text(
-    findings: &[Finding],
-    would_end: Option<Exit>,
-    red: Option<OnRedBase>,
-    quiet: bool,
-) -> String {
+/// The page for people; `red` is whether a verify command fails without any work.
+fn text(findings: &[Finding], would_end: Option<Exit>, red: bool, quiet: bool) -> String {
     let paint = Paint::for_stream(&std::io::stdout());
     let width = findings.iter().map(|finding| columns(finding.subject)).max().unwrap_or(0);
     let (mut text, mut warnings) = (String::new(), 0);
@@ -249,14 +241,8 @@ fn text(
     } else if is_wrong {
         let _ = writeln!(text, "a run would start{warnings}, and complete whatever the work is");
     } else if !quiet || !warnings.is_empty() {
-        let red = match red {
-            None => "",
-            Some(OnRedBase::Repair) => ", and first let an agent make the verify command pass",
-            Some(OnRedBase::Stop) => {
-                ", and end because a verify command fails without any work; `on_red_base: repair` lets an \
-                 agent mend it first"
-            }
-        };
+        let red =
+            if red { ", and end because a verify command fails without any work" } else { "" };
         let _ = writeln!(text, "a run would start{warnings}{red}");
     }
     text

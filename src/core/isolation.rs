@@ -26,17 +26,6 @@ pub enum QueueMode {
     Batch,
 }
 
-/// What a run does when a verify command fails on the target branch without the work of any task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnRedBase {
-    /// It ends.
-    #[default]
-    Stop,
-    /// It adds a task that mends the command, and does that first.
-    Repair,
-}
-
 /// What becomes of the tasks that agents add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

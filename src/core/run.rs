@@ -35,7 +35,7 @@ use crate::{
         TaskGraph,
         task::{Status, TaskId},
     },
-    select::{Active, Decision, View, Wait},
+    select::{Active, Decision, View},
     verdict::{CheckResult, Verdict},
 };
 

@@ -42,7 +42,7 @@ pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
 use roster::Roster;
 use stops::Standstill;
-pub use stops::{can_mend, default_iterations, iteration_limit_reached, repair};
+pub use stops::{default_iterations, iteration_limit_reached};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -365,7 +365,6 @@ impl View<'_> {
             |until| Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         let (jobs, resets_at) = agents::jobs(self, now);
         let working = self.active.iter().filter(|active| active.works).count();
-        let open = &self.history.active.attempts;
         if !idle && working >= jobs {
             return running(resets_at);
         }

@@ -32,7 +32,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         glob::Glob,
-        isolation::{AgentTasks, Isolation, OnRedBase, QueueMode, Retry},
+        isolation::{AgentTasks, Isolation, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,
         select::{self, Policy},
@@ -218,9 +218,6 @@ settings! { @ [] []
     /// Whether processes of an agent that outlast `child_wait_timeout` are ended (`kill`) or live on
     /// (`leave`).
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
-    /// If a verify command fails on the branch without the work of any task, `stop` the run, or add
-    /// a task that mends it and do that first (`repair`).
-    on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
     /// What an agent's promise that everything is complete does: `check` it against the graph,
     /// `trust` it and end the run, or nothing (`off`).
     promise: words ["check", "trust", "off"] Worth = Worth::default();
@@ -284,9 +281,6 @@ settings! { @ [] []
     timeout: length = minutes(120);
     /// One or more commands that must succeed before a task is complete. A task can add its own.
     verify: commands = Commands(Vec::new());
-    /// After how many landings all verify commands run on the tip of the branch, as at the end of a
-    /// run; 0: only there.
-    verify_all_every: u32 = 0;
     /// Run the verify commands before each attempt too.
     verify_baseline: bool = false;
     /// How many pieces of work are verified at once; 0: as many as jobs.
@@ -304,11 +298,7 @@ impl Config {
     /// How the merge queue of a run with this number of jobs makes trials.
     pub fn queue_limits(&self, jobs: usize) -> QueueLimits {
         let width = if self.verify_jobs == 0 { jobs } else { self.verify_jobs };
-        QueueLimits {
-            width,
-            batches: self.queue == QueueMode::Batch || self.verify_exclusive,
-            repairs: self.on_red_base == OnRedBase::Repair,
-        }
+        QueueLimits { width, batches: self.queue == QueueMode::Batch || self.verify_exclusive }
     }
 
     /// Returns the settings of a layer, with defaults for the others.

@@ -262,9 +262,7 @@ impl NextAttempt<'_> {
         let has_baseline =
             cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);
         let mut baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
-        if task.repairs().is_some() {
-            baseline.clear();
-        } else if attempt > 1 {
+        if attempt > 1 {
             // The work of an earlier attempt may be there.
             baseline.retain(|command| !is_own_check(cx, graph, task, command));
         }
@@ -296,7 +294,7 @@ pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
 }
 
 /// Whether a task adds a verify command for its own work: no other has it, as each has those of
-/// `defaults`. Of a task that mends one, all are.
+/// `defaults`.
 fn is_own_check(cx: &RunContext, graph: &TaskGraph, task: &Task, command: &String) -> bool {
     let project = task.verify_only.as_ref().unwrap_or(&cx.workspace.config.verify.0);
     let is_shared = || {
@@ -304,7 +302,7 @@ fn is_own_check(cx: &RunContext, graph: &TaskGraph, task: &Task, command: &Strin
         others.any(|other| other.verify.contains(command))
     };
     let is_added = task.verify.contains(command) && !project.contains(command);
-    task.repairs().is_some() || (is_added && !is_shared())
+    is_added && !is_shared()
 }
 
 /// Returns the parts of a record that the next steps of the attempt need.

@@ -149,36 +149,22 @@ pub(super) fn commit_statuses(
     standing: &[(TaskId, Status)],
     title: &str,
 ) -> Result<()> {
-    let with_statuses = |landed: &str| {
-        let mut text = landed.to_owned();
-        for (id, status) in standing {
-            if let Ok(Some(marked)) = with_status(&text, id, Write::Plain(*status)) {
-                text = marked;
-            }
-        }
-        Some(text)
-    };
-    // What a person commits at the same moment comes first; the next run marks them.
-    commit_graph(workspace, branch, with_statuses, title).map(drop)
-}
-
-/// Commits a change of the graph on the tip of a branch. Returns whether the tip has it.
-pub(super) fn commit_graph(
-    workspace: &Workspace,
-    branch: &str,
-    change: impl FnOnce(&str) -> Option<String>,
-    title: &str,
-) -> Result<bool> {
     let (repo, name) = (&workspace.repo, workspace.graph_name());
-    let Some(tip) = repo.landings().tip(branch)? else { return Ok(false) };
-    let Some(landed) = workspace.committed_text(&tip.commit)? else { return Ok(false) };
-    let Some(text) = change(&landed) else { return Ok(false) };
+    let Some(tip) = repo.landings().tip(branch)? else { return Ok(()) };
+    let Some(landed) = workspace.committed_text(&tip.commit)? else { return Ok(()) };
+    let mut text = landed.clone();
+    for (id, status) in standing {
+        if let Ok(Some(marked)) = with_status(&text, id, Write::Plain(*status)) {
+            text = marked;
+        }
+    }
     if text == landed {
-        return Ok(true);
+        return Ok(());
     }
     let message = format!("{title}\n");
     let commit = repo.commits().commit_file(&tip.commit, &name, &text, &message)?;
-    repo.landings().land(branch, &tip.commit, &commit)
+    // What a person commits at the same moment comes first; the next run marks them.
+    repo.landings().land(branch, &tip.commit, &commit).map(drop)
 }
 
 /// Whether the checkout is at a commit that does not have the graph file, and neither has it.

@@ -1,6 +1,5 @@
-//! The whole: what landed is verified together on the tip, at the end of a run and after as many
-//! landings as the settings say. What fails there was broken by a later commit, which is searched for
-//! among the landings, and its task is opened again.
+//! The whole: what landed is verified together on the tip at the end of a run. What fails there was
+//! broken by a later commit, which is searched for among the landings, and its task is opened again.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -74,15 +73,6 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
     }
 }
 
-/// Whether so much has landed since the whole was verified that it is due again.
-pub(super) fn is_due(runner: &Runner) -> bool {
-    let every = runner.core.cx.workspace.config.verify_all_every as usize;
-    let landed = runner.core.journal.history().run.landed.len();
-    let is_alone = !runner.core.cx.workspace.config.verify_exclusive
-        || !runner.core.proves && !runner.core.run.attempts().any_check();
-    is_alone && every > 0 && landed >= runner.whole.verified + every && runner.core.may_land()
-}
-
 /// Verifies on the tip what landed since that was done last. Returns whether a task was opened again.
 /// Costs nothing if the last landing has proved all of it.
 pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
@@ -97,36 +87,6 @@ pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
         return Ok(false);
     };
     WholeTrial { runner, branch, tip: tip.commit, landed }.run()
-}
-
-/// Runs the command that a task mends on the tip of a branch, and again if it fails. None if it did not
-/// run.
-pub(super) fn check_tip(
-    runner: &mut Runner,
-    branch: &str,
-    id: &TaskId,
-    command: &str,
-) -> Result<Option<CheckResult>> {
-    let (workspace, history) = (&runner.core.cx.workspace, runner.core.journal.history());
-    let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(None) };
-    let attempt = history.of(id).last.as_ref().map_or(1, |last| last.ended.attempt);
-    let work = LandedWork {
-        task_id: id.clone(),
-        attempt,
-        log: workspace.place.attempt(id, attempt),
-        commits: Vec::new(),
-        commit: tip.commit.clone(),
-        onto: None,
-    };
-    let command = command.to_owned();
-    let check = WholeCheck { command, is_of_project: false, landed: vec![0] };
-    let (branch, commit) = (branch.to_owned(), tip.commit);
-    let mut trial = WholeTrial { runner, branch, tip: commit.clone(), landed: vec![work] };
-    let mut checked = trial.check_at(&commit, &check)?;
-    if checked.as_ref().is_some_and(|check| !check.is_green()) {
-        checked = trial.check_at(&commit, &check)?;
-    }
-    Ok(checked.filter(|check| !has_not_run(check)))
 }
 
 /// A trial of everything that landed.

@@ -59,7 +59,6 @@ fn every_setting_is_shown_with_its_origin() {
     merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
     on_orphans          kill                                default
-    on_red_base         stop                                default
     onto                none                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
@@ -84,7 +83,6 @@ fn every_setting_is_shown_with_its_origin() {
     term_grace          [took]                               .ralph/config.yaml:4
     timeout             45m                                 RALPH_TIMEOUT
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
-    verify_all_every    0                                   default
     verify_baseline     false                               default
     verify_exclusive    false                               default
     verify_jobs         0                                   default

@@ -212,7 +212,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""command":"make","outcome":"exited","exit_code":2,"duration_seconds":1.0,"log":"[log]""#,
     ),
-    ("repairing", "repair", r#""command":"make""#),
     ("verify_postponed", "a", r#""attempt":1"#),
     ("reviewing", "a", r#""attempt":1,"by":"strong","log":"[log]","slot":"/r.slots/review""#),
     (

@@ -222,8 +222,7 @@ fn graph_commits(trial: &TestProject, faults: &mut Vec<String>) {
         let (commit, subject) = line.split_once(' ').unwrap();
         let id = subject.strip_prefix("Complete ").and_then(|rest| rest.split(':').next());
         let said = trial.git(&["log", "-1", "--format=%B", commit]);
-        let is_mark = subject.starts_with("Mark as waiting for a person: ")
-            || subject.starts_with("Add repair: ");
+        let is_mark = subject.starts_with("Mark as waiting for a person: ");
         if !is_mark
             && !id.is_some_and(|id| said.contains(&format!("\nRalph-Task: {id}\nRalph-Attempt: ")))
         {

@@ -114,20 +114,6 @@ fn work_that_takes_back_that_of_another_task_is_said() {
 }
 
 #[test]
-fn a_red_is_found_after_as_many_landings_as_the_settings_say() {
-    let graph = format!("{CHAIN}  - {{id: d, depends_on: [c]}}\n");
-    let agents = [("b", "git rm -q of-a; put of-b b; work"), ("a-2", "put of-a again; work")];
-    let trial = chain(&graph, "jobs: 1\nverify_all_every: 2\n", &agents);
-    trial.run(["run"]).graph_complete();
-    assert_eq!(reds(&trial, "broken_by_task"), [(json!("a"), json!("b"))]);
-    let at = |action: &str, id: &str| {
-        let is_it = |line: &Value| line["action"] == action && line["task_id"] == id;
-        trial.journal().iter().position(is_it).unwrap()
-    };
-    assert!(at("tip_red", "a") < at("started", "c"));
-}
-
-#[test]
 fn two_tasks_that_undo_each_other_do_not_go_round_in_circles() {
     let graph = "\
 tasks:

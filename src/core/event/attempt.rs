@@ -248,15 +248,6 @@ pub enum CheckEvent {
     VerifyRepeated(CheckResult),
     /// A verify command failed, and then passed on the same tree.
     Flaky(CheckResult),
-    /// A verify command fails without the work of any task, and the task of this record is there to mend
-    /// it. The others wait for that.
-    Repairing {
-        /// The command.
-        command: String,
-        /// How it failed on the tip at the start of the run; empty if an attempt of the run showed it.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        why: String,
-    },
     /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
         /// The attempt.

@@ -102,8 +102,6 @@ pub enum Cause {
     PutBack,
     /// A check of the task fails on the tip, after its work had landed.
     Reopened,
-    /// The command that the task mends passes on the tip without it.
-    Mended,
 }
 
 /// The damage that an attempt did to the graph file outside of its own task.

@@ -66,7 +66,6 @@ const BARRED: &[(&str, &str)] = &[
     ("added_by", "`ralph` writes it"),
     ("agent", "a person chooses the agents"),
     ("escalate", "a person chooses the agents"),
-    ("x-repairs", "`ralph` writes it"),
     ("prompt", "a person chooses the prompts"),
     ("allow", "a person decides which remarks do not apply"),
     ("commit", "a person decides which tasks need none"),

@@ -83,8 +83,6 @@ pub struct RunHistory {
     pub agent_change: Option<AgentChange>,
     /// The verify command that failed before an attempt, if one did.
     pub baseline_broken: Option<String>,
-    /// The task that mends it, if it was given to one.
-    pub repair: Option<TaskId>,
     /// The reason why no attempt can start from the tip of the target branch, if there is one.
     pub bad_base: Option<String>,
     /// What it waited for last, until an attempt starts.
@@ -307,9 +305,6 @@ impl RunHistory {
             let is_bad_base = ended.evidence.bad_base.is_some();
             let fault = if is_bad_base { &mut self.bad_base } else { &mut self.baseline_broken };
             *fault = Some(ended.why.clone());
-        }
-        if self.last_completed && id.is_some() && id == self.repair.as_ref() {
-            (self.baseline_broken, self.repair) = (None, None);
         }
         self.completed += u32::from(self.last_completed);
         if self.last_completed || ended.verdict == Verdict::Again {

@@ -74,8 +74,6 @@ pub struct QueueLimits {
     pub width: usize,
     /// Whether a trial combines several pieces of work.
     pub batches: bool,
-    /// Whether a command that fails without any work becomes a task of its own.
-    pub repairs: bool,
 }
 
 impl LandingQueue {
@@ -226,7 +224,7 @@ impl LandingQueue {
             return next.and(self.land().into());
         }
         if let Some(at) = self.answerable() {
-            return next.and(self.answer(at, tip, sit.queue.repairs));
+            return next.and(self.answer(at, tip));
         }
         if let Some((first, count)) = self.next(sit.queue) {
             next.commands.extend(self.build(first, count, tip, sit));

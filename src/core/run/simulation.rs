@@ -33,8 +33,8 @@ use crate::{
     commit_id::CommitId,
     dice::Dice,
     event::{
-        AgentEnd, Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft,
-        Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, ReviewEnd, RunEvent,
+        Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event,
+        ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, ReviewEnd, RunEvent,
         StopReason, StopRequest, record::Record,
     },
     executor::{ExecutorFault, LOCAL, Placement},
@@ -243,11 +243,7 @@ impl World {
             start_limit: 0,
             ..Policy::default()
         };
-        let queue = QueueLimits {
-            width: 1 + dice.below(4),
-            batches: dice.chance(30),
-            repairs: dice.chance(50),
-        };
+        let queue = QueueLimits { width: 1 + dice.below(4), batches: dice.chance(30) };
         let verify = dice.chance(75);
         let one_check = dice.chance(30);
         let review = draw_rule(&mut dice);
@@ -907,9 +903,6 @@ impl World {
         let baseline = if self.dice.chance(20) { verify.clone() } else { Vec::new() };
         let has_own = baseline.is_empty() && self.dice.chance(50);
         let own_checks: Vec<String> = verify.iter().skip(1).filter(|_| has_own).cloned().collect();
-        let repairs = self.history.run.repair.as_ref() == Some(&id.task_id);
-        let (baseline, own_checks) =
-            if repairs { (Vec::new(), verify.clone()) } else { (baseline, own_checks) };
         let setup = if self.isolated && self.dice.chance(30) {
             vec!["one".to_owned(), "two".to_owned()]
         } else {
@@ -1456,16 +1449,12 @@ impl World {
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) => {
-                    let repair = self.with(|_, sit| select::repair(&sit.view));
-                    assert!(repair.is_none_or(|it| it == key.number), "a task does not wait");
                     self.carry_out(vec![RunCommand::Record(key)])?;
                     let at_work =
                         self.processes.iter().filter(|(_, process)| !is_trial(process.purpose));
                     assert!(at_work.count() <= self.policy.jobs, "more than `jobs` at work");
                 }
                 RunDecision::Select(Decision::Wait(wait)) => self.happen(wait.until)?,
-                RunDecision::Select(Decision::Stop(StopReason::BaselineBroken(_)))
-                    if self.begins_repair() => {}
                 RunDecision::Select(Decision::Stop(reason)) => {
                     self.stopped(&reason);
                     return Ok(reason);
@@ -1473,21 +1462,6 @@ impl World {
             }
         }
         panic!("no end after {STEPS} steps");
-    }
-
-    /// Gives the command that fails without the work of any task to one of them, sometimes.
-    fn begins_repair(&mut self) -> bool {
-        if self.history.run.repair.is_some() || self.dice.chance(50) {
-            return false;
-        }
-        let tasks = self.graph.tasks().iter();
-        let open = tasks.filter(|task| task.status == Status::Pending).map(|task| &task.id);
-        let Some(id) = open.max_by_key(|id| self.history.of(*id).counted).cloned() else {
-            return false;
-        };
-        let (command, why) = ("check".to_owned(), String::new());
-        self.emit(Some((id, 0)), CheckEvent::Repairing { command, why });
-        self.with(|_, sit| select::repair(&sit.view).is_some())
     }
 
     fn recover(&mut self, record: DiskRecord) -> Result<(), End> {

@@ -11,7 +11,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Active, SelectionKey, TaskConflict, TaskState, View, can_start, repair};
+use super::{Active, SelectionKey, TaskConflict, TaskState, View, can_start};
 use crate::{glob::Glob, graph::task::Status};
 
 /// A task of a forecast.
@@ -333,9 +333,7 @@ impl<'a> FrontierScan<'a> {
     /// left out: a night of thousands of ready tasks takes as many decisions.
     pub(super) fn of(view: &View<'a>, now: DateTime<Utc>, only_better: bool) -> FrontierScan<'a> {
         let mut scan = FrontierScan::default();
-        let (first, all) = (repair(view), view.frontier());
-        let others = all.filter(|_| first.is_none());
-        for number in first.into_iter().chain(others) {
+        for number in view.frontier() {
             // What happens to a task only moves its key back.
             if only_better && scan.best.is_some_and(|best| view.keys[number] >= best) {
                 continue;

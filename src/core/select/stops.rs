@@ -15,23 +15,6 @@ use crate::{
     history::{TaskHistory, UnreachableExecutor},
 };
 
-/// Returns the number of the task that mends a verify command which fails without the work of any
-/// other, while these wait for it.
-pub fn repair(view: &View<'_>) -> Option<usize> {
-    let run = &view.history.run;
-    let number =
-        view.graph.number(run.repair.as_ref().filter(|_| run.baseline_broken.is_some())?)?;
-    can_mend(view, number).then_some(number)
-}
-
-/// Whether a task that mends a verify command can have another attempt.
-pub fn can_mend(view: &View<'_>, number: usize) -> bool {
-    match view.graph.task(number).status {
-        Status::Pending | Status::InProgress => !view.out_of_attempts(number),
-        Status::Complete | Status::Cancelled | Status::Blocked | Status::NeedsInput => false,
-    }
-}
-
 /// What a run does when no task can start: it waits, or stops, and why.
 pub(super) struct Standstill<'v>(pub(super) &'v View<'v>);
 
@@ -57,7 +40,7 @@ impl Standstill<'_> {
         if run.promised {
             return Some(StopReason::Promised);
         }
-        if let Some(why) = run.baseline_broken.as_ref().filter(|_| repair(self.0).is_none()) {
+        if let Some(why) = &run.baseline_broken {
             return Some(StopReason::BaselineBroken(why.clone()));
         }
         if let Some(why) = &run.bad_base {

@@ -379,10 +379,6 @@ impl EventText for CheckEvent {
                 let what = "failed and then passed on the same files: nobody's failure";
                 warn(format!("{id}: `{}` {what}", check.command))
             }
-            CheckEvent::Repairing { command, .. } => {
-                let what = "fails without anybody's work; the other tasks wait until";
-                warn(format!("`{command}` {what} {id} has mended it"))
-            }
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
                 warn(format!("the verify commands of {id} {text}"))

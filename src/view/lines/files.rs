@@ -34,11 +34,7 @@ impl EventText for GraphEvent {
                 bad(guarded(*what, tasks, *undone, kept.as_deref()))
             }
             GraphEvent::StatusChanged { old, new, cause, .. } => {
-                let repair = at.view.history.run.repair.as_ref().map(TaskId::as_str);
-                let is_repair = old.is_none() && repair == Some(id);
-                // The run itself has added it.
-                let cause = if is_repair { Cause::Claimed } else { *cause };
-                changed(id, *old, *new, cause, at.verbose || is_repair)
+                changed(id, *old, *new, *cause, at.verbose)
             }
             GraphEvent::Drafted(call) => drafted(call),
         }
@@ -78,7 +74,6 @@ fn changed(
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
         Cause::Reopened => "because a check of it fails on the tip",
-        Cause::Mended => "because the command that it mends passes",
         Cause::History => {
             "because it is complete in the newest commit; `ralph task-reset` opens it"
         }

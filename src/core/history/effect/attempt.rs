@@ -70,11 +70,6 @@ impl Effect for CheckEvent {
             CheckEvent::Flaky(check) => {
                 history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
             }
-            CheckEvent::Repairing { why, .. } => {
-                history.run.repair.clone_from(&record.task_id);
-                let broken = &mut history.run.baseline_broken;
-                *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
-            }
             CheckEvent::WorkReviewed(end) => {
                 history.add_call(record, &end.spend(), &end.usage);
                 history.apply_review_error(at, end);
@@ -116,7 +111,6 @@ impl Effect for CheckEvent {
                 | CheckEvent::VerifyFailed(_)
                 | CheckEvent::VerifyRepeated(_)
                 | CheckEvent::Flaky(_)
-                | CheckEvent::Repairing { .. }
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,
             };

@@ -255,7 +255,7 @@ impl LandingQueue {
     }
 
     /// Answers a question, or starts the command that does; `tip` is that of the target branch.
-    pub(super) fn answer(&mut self, at: usize, tip: &CommitId, repairs: bool) -> LandingNext {
+    pub(super) fn answer(&mut self, at: usize, tip: &CommitId) -> LandingNext {
         let Question { work, onto, check, .. } = &self.questions[at];
         let (onto, branch) = (onto.clone(), work.target.clone());
         // A command that the task adds says nothing where its work is missing.
@@ -279,12 +279,9 @@ impl LandingQueue {
         let red = self.known.fails(&onto, &check.command);
         let red = red.filter(|(_, red, _)| !is_own && fails_alike(red, &check));
         let already = red.is_some();
-        // A task may be there to mend it. That several fail in this way says that they are not, and so
-        // do several attempts where another task would mend it.
-        let is_first = |(_, _, first): &&(CommitId, CheckResult, AttemptId)| {
-            first.task_id == work.id.task_id && (!repairs || *first == work.id)
-        };
-        let merge = if red.as_ref().is_some_and(|red| !is_first(red)) {
+        // A task may be there to mend it. That several fail in this way says that they are not.
+        let is_other = red.as_ref().is_some_and(|(_, _, first)| first.task_id != work.id.task_id);
+        let merge = if is_other {
             Merge::RedBase { branch, onto }
         } else if !already && !resolved.is_empty() {
             // It would have been a conflict.
@@ -368,7 +365,7 @@ mod tests {
             let last_line = Some(line.to_owned());
             let check = CheckResult { last_line, ..red() };
             queue.questions = vec![Question { check, ..question(name) }];
-            let next = queue.answer(0, &tip, false);
+            let next = queue.answer(0, &tip);
             next.ended.into_iter().next().map(|end| end.landing.merge)
         };
         let blamed = Merge::Red {
@@ -397,9 +394,7 @@ mod tests {
         let tip = CommitId::from("tip");
         let mut ends = Vec::new();
         while let Some(at) = queue.answerable() {
-            ends.extend(
-                queue.answer(at, &tip, false).ended.into_iter().map(|end| end.landing.merge),
-            );
+            ends.extend(queue.answer(at, &tip).ended.into_iter().map(|end| end.landing.merge));
         }
         let branch = "main".to_owned();
         assert_eq!(ends.remove(0), Merge::RedBase { branch: branch.clone(), onto: tip.clone() });

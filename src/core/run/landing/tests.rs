@@ -276,7 +276,7 @@ fn number(id: &AttemptId) -> usize {
 
 #[test]
 fn work_is_verified_once_and_many_at_once() {
-    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: false, repairs: false });
+    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: false });
     world.process(12);
     assert_eq!((world.landed.len(), world.runs), (12, 12));
     assert!((2..=4).contains(&world.widest), "{} at once", world.widest);
@@ -284,7 +284,7 @@ fn work_is_verified_once_and_many_at_once() {
 
 #[test]
 fn a_batch_of_green_work_takes_few_runs() {
-    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: true, repairs: false });
+    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: true });
     world.process(12);
     assert_eq!((world.landed.len(), world.widest), (12, 1));
     assert!(world.runs < 12, "{} runs", world.runs);
@@ -293,7 +293,7 @@ fn a_batch_of_green_work_takes_few_runs() {
 #[test]
 fn of_a_pair_that_fails_together_one_is_sent_back_and_all_others_land() {
     for batches in [false, true] {
-        let mut world = QueueWorld::new(3, QueueLimits { width: 4, batches, repairs: false });
+        let mut world = QueueWorld::new(3, QueueLimits { width: 4, batches });
         world.pairs = BTreeSet::from([(1, 3)]);
         world.process(6);
         assert_eq!(world.back.len(), 1, "{:?}", world.back);
@@ -314,7 +314,7 @@ proptest! {
         conflicts in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         resolved in proptest::collection::btree_set(0..12_usize, 0..6),
     ) {
-        let mut world = QueueWorld::new(seed, QueueLimits { width, batches, repairs: false });
+        let mut world = QueueWorld::new(seed, QueueLimits { width, batches });
         let pairs_of = |all: BTreeSet<(usize, usize)>| all.into_iter().filter(|(a, b)| a < b);
         (world.bad, world.flaky, world.resolved) = (bad, flaky, resolved);
         (world.pairs, world.conflicts) = (pairs_of(pairs).collect(), pairs_of(conflicts).collect());
