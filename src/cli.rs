@@ -158,8 +158,6 @@ pub enum Command {
     Ask(Flags<AskArgs>),
     /// Leave a note for later agents
     Note(Flags<NoteArgs>),
-    /// Run and record a child agent
-    Spawn(Flags<SpawnArgs>),
     /// Run the verify commands of a task
     Verify(Flags<VerifyArgs>),
     /// Print a built-in template
@@ -205,9 +203,6 @@ pub enum Command {
         #[arg(last = true)]
         words: Vec<String>,
     },
-    /// Records a child agent that runs in a sandbox; reads the event from standard input
-    #[command(name = "__child", hide = true)]
-    Child,
     /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,

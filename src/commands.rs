@@ -84,7 +84,6 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Attach(_)
             | Command::Init(_)
             | Command::Draft(_)
-            | Command::Spawn(_)
             | Command::Relayed { .. }
             | Command::Demo(_)
             | Command::Guard
@@ -189,7 +188,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),
         Command::Show(Flags(options)) => attempts::show(&at.named(&options.named), &options),
         Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
-        Command::Spawn(Flags(options)) => inside::spawn(at, &options.argv),
         Command::Demo(Flags(options)) => demo::run(&options),
         Command::Completions(Flags(options)) => printed::completions(&options.shell),
         Command::Man(Flags(options)) => printed::man(options.to.as_deref()),
@@ -201,7 +199,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
             filter::run(at, &executor, &command, &arguments)
         }
         Command::Relayed { words } => relay::relayed(&words),
-        Command::Child => inside::record_child(),
         Command::Worker => worker::run(),
     }
 }

@@ -54,7 +54,7 @@ pub use program::{absolute, resolve};
 pub use protocol::{GuardianCommand, GuardianSpec, WorkerFiles, sent_sign};
 pub use sign_of_life::SignsOfLife;
 pub use tree::{
-    Member, end_tree, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live, sweep,
+    Member, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live, sweep,
     wake_guardians, works_in,
 };
 

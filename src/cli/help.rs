@@ -131,9 +131,8 @@ pub(super) fn agents_page() -> Command {
         .max_term_width(WIDEST)
         .about("Commands that agents and scripts call")
         .after_help(
-            "An agent reports that its task is done with `ralph task-complete ID`. `ask`, `note` \
-             and `spawn` work only inside an attempt. `ralph help COMMAND` shows flags and \
-             examples.",
+            "An agent reports that its task is done with `ralph task-complete ID`. `ask` and \
+             `note` work only inside an attempt. `ralph help COMMAND` shows flags and examples.",
         )
         .help_template(format!("{{about-with-newline}}\n{list}{{after-help}}"))
 }
@@ -214,7 +213,6 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["example", "examples", "tutorial"], &["demo"]),
     (&["question"], &["ask"]),
     (&["learn", "remember"], &["note"]),
-    (&["child", "fork", "subagent"], &["spawn"]),
     (&["test"], &["verify"]),
     (&["doc", "docs", "documentation", "manual"], &["man", "help"]),
     (&["agent", "agents"], &["help agents"]),

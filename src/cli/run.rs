@@ -381,20 +381,9 @@ pub struct StopArgs {
     /// Also end the running attempt, as Ctrl-C does; it does not count
     #[arg(long)]
     pub now: bool,
-    /// End only this child agent, by its run or process as in `ralph status`
-    #[arg(long, value_name = "ID", conflicts_with = "now")]
-    pub child: Option<String>,
     /// The loop.
     #[command(flatten)]
     pub named: Named,
-}
-
-/// `ralph spawn`.
-#[derive(Debug, Args)]
-pub struct SpawnArgs {
-    /// The command; its exit code is returned
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub argv: Vec<String>,
 }
 
 /// `ralph demo`.

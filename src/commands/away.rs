@@ -69,7 +69,6 @@ fn needs_repository(command: &Command) -> bool {
         Command::TaskBlock(_)
             | Command::TaskReset(_)
             | Command::Answer(_)
-            | Command::Spawn(_)
             | Command::Verify(_)
             | Command::Status(_)
             | Command::Pause(_)

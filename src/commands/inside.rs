@@ -1,44 +1,26 @@
-//! The attempt that a command runs in, from its environment; and `ralph spawn -- CMD…`, which runs and
-//! records a child agent inside it.
+//! The attempt that a command runs in, from its environment.
 
 use std::{
-    env, io, iter,
+    env, iter,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
-    time::Instant,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use chrono::Utc;
+use anyhow::{Context, Result, ensure};
 
-use super::{Invocation, relay};
 use crate::{
-    adapters::{
-        process::{self, Foreground, ForegroundGroup},
-        signal,
-        state::StateFolder,
-    },
+    adapters::{process, state::StateFolder},
     core::{
-        duration,
-        event::{ChildAgent, ChildEnded, ChildEvent, ChildOutcome},
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,
         reviewer::REVIEWS,
         run::command::AttemptId,
-        verdict::Outcome,
     },
-    project::{
-        attempt::AttemptRecord,
-        event_store::{EventStore, new_run_id},
-        workspace::Workspace,
-    },
+    project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
 /// The attempt around this process, which is its agent or a child of the agent.
 pub(super) struct AttemptContext {
-    /// The id of the run.
-    pub(super) run_id: String,
     /// The task.
     pub(super) task_id: TaskId,
     /// The number of the attempt.
@@ -50,20 +32,20 @@ pub(super) struct AttemptContext {
 }
 
 impl AttemptContext {
-    /// Reads the environment; `instead` tells what to do outside an attempt.
+    /// Reads the environment.
     ///
     /// # Errors
     /// A usage error if a variable is missing that every attempt has.
-    pub(super) fn of_environment(command: &str, instead: &str) -> Result<AttemptContext> {
+    pub(super) fn of_environment(command: &str) -> Result<AttemptContext> {
         let missing = |name: &str| {
             let why = format!(
                 "`ralph {command}` works only inside an attempt of `ralph run`; `{name}` is not set \
-                 here{instead}"
+                 here"
             );
             Failure::new(Exit::Usage, why)
         };
+        variable("RALPH_RUN_ID", Some).map_err(missing)?;
         Ok(AttemptContext {
-            run_id: variable("RALPH_RUN_ID", Some).map_err(missing)?,
             task_id: variable("RALPH_TASK_ID", |id| TaskId::new(&id).ok()).map_err(missing)?,
             attempt: variable("RALPH_ATTEMPT", |number| number.parse().ok()).map_err(missing)?,
             folder: variable("RALPH_TASK_DIR", |folder| {
@@ -142,7 +124,7 @@ impl SurroundingAttempt {
     pub(super) fn of(workspace: &Workspace) -> Option<SurroundingAttempt> {
         let around = attempts_around(workspace).ok()?.into_iter().next();
         let named = || {
-            let named = AttemptContext::of_environment("", "").ok()?;
+            let named = AttemptContext::of_environment("").ok()?;
             let own = named.workspace().ok()?;
             let AttemptContext { task_id, attempt, .. } = named;
             (own.root() == workspace.root()).then_some((place(), AttemptId { task_id, attempt }))
@@ -190,7 +172,7 @@ impl SurroundingAttempt {
         let message = format!(
             "`ralph {command}` is for people, and this is attempt {attempt} at `{task_id}`: it can \
              report its own task with `ralph task-complete {task_id}`, ask a person with \
-             `ralph ask \"…\"`, and use `ralph note`, `ralph spawn` and what only reads"
+             `ralph ask \"…\"`, and use `ralph note` and what only reads"
         );
         Failure::new(Exit::Usage, message).into()
     }
@@ -205,112 +187,4 @@ pub(super) fn place() -> LoopPaths {
 /// The parsed value of an environment variable, or its name if it is missing or invalid.
 fn variable<T>(name: &str, parse: impl Fn(String) -> Option<T>) -> Result<T, &str> {
     env::var(name).ok().and_then(parse).ok_or(name)
-}
-
-/// Runs the command and returns its exit code.
-///
-/// # Errors
-/// Outside an attempt; a missing program; errors of the disk. The command is killed if its start cannot
-/// be recorded.
-pub fn spawn(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
-    let parent = AttemptContext::of_environment("spawn", "; run the command directly")?;
-    let dir = invocation.directory()?;
-    let (program, arguments) = argv.split_first().context("name a command after `--`")?;
-    let program = process::resolve(program, &dir)
-        .map_err(|why| Failure::new(Exit::Agent, format!("cannot start a child agent: {why}")))?;
-    let mut book = ChildBook::of(&parent)?;
-    let run_id = book.run_id().to_owned();
-    let env = [
-        ("RALPH_RUN_ID", Some(run_id.as_str())),
-        ("RALPH_PARENT_RUN_ID", Some(parent.run_id.as_str())),
-    ];
-    let running = Arc::new(OnceLock::<Foreground>::new());
-    let signalled = Arc::clone(&running);
-    // Before the start, so that no signal ends only this process.
-    signal::listen(move |number| signalled.wait().signal(number)).context("listen for signals")?;
-    let began = Instant::now();
-    let started = Foreground::start(&program, arguments, &dir, &env, None, ForegroundGroup::Shared)
-        .context("start the command")?;
-    let running = running.get_or_init(|| started);
-    let child = ChildAgent {
-        child_run_id: run_id.clone(),
-        parent_run_id: parent.run_id.clone(),
-        attempt: parent.attempt,
-        argv: argv.to_vec(),
-        process: running.identity().clone(),
-    };
-    if let Err(error) = book.add(&parent, ChildEvent::ChildStarted(child.clone())) {
-        running.kill();
-        return Err(error);
-    }
-    let (outcome, exit) = match running.wait().context("wait for the command")? {
-        Outcome::Signaled { signal } => (ChildOutcome::Signaled { signal }, Exit::Signal(signal)),
-        Outcome::Exited { exit_code } => {
-            let code = u8::try_from(exit_code).unwrap_or(1);
-            (ChildOutcome::Exited { exit_code }, Exit::Child(code))
-        }
-        other => unreachable!("a process without guardian only exits or is signalled: {other}"),
-    };
-    let duration_seconds = Some(duration::seconds(began.elapsed()));
-    let ended = ChildEnded { child, outcome, duration_seconds };
-    book.add(&parent, ChildEvent::ChildEnded(ended))?;
-    Ok(exit)
-}
-
-/// Where child agents are recorded: in the journal, or outside of the sandbox around this process.
-enum ChildBook {
-    Journal(Box<EventStore>),
-    Relay { socket: PathBuf, run_id: String },
-}
-
-impl ChildBook {
-    fn of(parent: &AttemptContext) -> Result<ChildBook> {
-        Ok(match env::var_os(process::relay::VARIABLE) {
-            None => ChildBook::Journal(Box::new(parent.workspace()?.event_store()?)),
-            Some(socket) => {
-                ChildBook::Relay { socket: socket.into(), run_id: new_run_id(Utc::now()) }
-            }
-        })
-    }
-
-    fn run_id(&self) -> &str {
-        match self {
-            ChildBook::Journal(store) => store.run_id(),
-            ChildBook::Relay { run_id, .. } => run_id,
-        }
-    }
-
-    fn add(&mut self, parent: &AttemptContext, event: ChildEvent) -> Result<()> {
-        match self {
-            ChildBook::Journal(store) => store.emit(None, Some(&parent.task_id), event).map(drop),
-            ChildBook::Relay { socket, .. } => {
-                let input = serde_json::to_string(&event)?;
-                let exit = relay::call(socket, vec!["__child".to_owned()], input)?;
-                ensure!(exit.code() == 0, "the child agent was not recorded");
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Records a child agent of a sandbox, as standard input says.
-///
-/// # Errors
-/// Outside an attempt; another attempt; errors of the disk.
-pub(super) fn record_child() -> Result<Exit> {
-    let parent = AttemptContext::of_environment("__child", "")?;
-    let event: ChildEvent = serde_json::from_reader(io::stdin().lock())?;
-    let (ChildEvent::ChildStarted(child) | ChildEvent::ChildEnded(ChildEnded { child, .. })) =
-        &event
-    else {
-        bail!("only the start and the end of a child agent are recorded");
-    };
-    ensure!(child.attempt == parent.attempt, "attempt {} is another one", child.attempt);
-    let is_run = |id: &str| {
-        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    ensure!(is_run(&child.child_run_id) && is_run(&child.parent_run_id), "the run has no id");
-    let store = parent.workspace()?.event_store_of(child.child_run_id.clone())?;
-    ChildBook::Journal(Box::new(store)).add(&parent, event)?;
-    Ok(Exit::Success)
 }

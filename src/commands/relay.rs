@@ -21,7 +21,7 @@ use crate::{
 const INPUT: u64 = 256 << 10;
 
 /// Whether a command is run outside for an agent: what agents report, and what only reads the
-/// records of `ralph`. Commands that run programs, such as `verify` and `spawn`, run inside.
+/// records of `ralph`. Commands that run programs, such as `verify`, run inside.
 fn is_relayed(command: &Command) -> bool {
     match command {
         Command::TaskComplete(_)
@@ -34,8 +34,7 @@ fn is_relayed(command: &Command) -> bool {
         | Command::Costs(_)
         | Command::TaskShow(_)
         | Command::Plan(_)
-        | Command::Graph(_)
-        | Command::Child => true,
+        | Command::Graph(_) => true,
         Command::Note(options) => options.0.task.is_none(),
         Command::DagStatus(options) => !options.0.watch,
         Command::Logs(options) => !options.0.follow,
@@ -49,7 +48,6 @@ fn reads_input(command: &Command) -> bool {
     match command {
         Command::Ask(options) => options.0.text == "-",
         Command::Note(options) => options.0.text == "-",
-        Command::Child => true,
         _ => false,
     }
 }

@@ -1,5 +1,4 @@
-//! `ralph pause`, `resume` and `stop`: requests in the journal, which a run reads every second; and
-//! the end of one child agent.
+//! `ralph pause`, `resume` and `stop`: requests in the journal, which a run reads every second.
 
 use std::{thread, time::Duration};
 
@@ -13,12 +12,11 @@ use super::{
     success,
 };
 use crate::{
-    adapters::{process, terminal},
+    adapters::terminal,
     cli::{ResumeArgs, StopArgs},
     core::{
-        event::{ChildEvent, RequestEvent, StopRequest},
+        event::{RequestEvent, StopRequest},
         exit::{Exit, fail},
-        history::OpenChild,
     },
     view::lines,
 };
@@ -133,14 +131,11 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     run::again(again, &begun, newest.iterations, output)
 }
 
-/// Requests a stop of the live run, or ends the paused one; or ends a child agent.
+/// Requests a stop of the live run, or ends the paused one.
 ///
 /// # Errors
-/// No repository; inside an attempt; no such child agent; errors of the disk.
+/// No repository; inside an attempt; errors of the disk.
 pub fn stop(invocation: &Invocation, options: &StopArgs) -> Result<Exit> {
-    if let Some(child) = &options.child {
-        return stop_child(invocation, child);
-    }
     let now = options.now;
     let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "stop")?;
@@ -163,41 +158,4 @@ pub fn stop(invocation: &Invocation, options: &StopArgs) -> Result<Exit> {
             "stopping after the running attempt; `ralph stop{flag} --now` ends it immediately\n"
         )
     })
-}
-
-/// Ends one child agent and everything that it started. Its `ralph spawn` records its end, and the
-/// run goes on.
-///
-/// # Errors
-/// No such child agent runs; one does not end; errors of the disk.
-fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
-    let workspace = invocation.watched()?;
-    let mut store = workspace.event_store()?;
-    let mut children = store.history().children.iter();
-    let meant =
-        children.find(|open| open.child.is_meant(id) && process::may_live(&open.child.process));
-    let Some(OpenChild { task_id, child, .. }) = meant.cloned() else {
-        let flag = workspace.place.flag();
-        return fail(
-            Exit::Error,
-            format!("no child agent `{id}` is running; `ralph status{flag}` shows those that are"),
-        );
-    };
-    if process::is_elsewhere(&child.process) {
-        return fail(
-            Exit::Error,
-            format!(
-                "{} runs in another pid namespace, as that of a container; stop it from there",
-                child.label()
-            ),
-        );
-    }
-    store.emit(None, Some(&task_id), ChildEvent::ChildStopRequested(child.clone()))?;
-    if !process::end_tree(&child.process, workspace.config.grace) {
-        return fail(
-            Exit::Error,
-            format!("{} did not end; the system keeps it in a wait", child.label()),
-        );
-    }
-    success(&format!("ended {}, a child of {task_id}\n", terminal::visible(&child.label())))
 }

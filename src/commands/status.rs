@@ -19,7 +19,7 @@ use crate::{
         duration,
         exit::{Exit, fail},
         graph::task::TaskId,
-        history::{ActiveAttempt, History, OpenChild},
+        history::{ActiveAttempt, History},
     },
     project::{
         attempt::AttemptRecord,
@@ -29,7 +29,7 @@ use crate::{
     },
     report::heartbeat,
     view::{
-        attempt::{AttemptView, ChildView},
+        attempt::AttemptView,
         lines::{Line, clock, full, limit, short},
         run::{LoopView, RunFacts, RunView, Standing},
     },
@@ -160,7 +160,6 @@ fn of_history(
         done_pattern: workspace.config.done_pattern.as_ref().map(ToString::to_string),
         loops: workspace.loops().context("list the loops")?,
         attempts: open_attempts(workspace, history, now),
-        children: living_children(history).iter().map(|open| ChildView::of(open, now)).collect(),
         scheduled: process.map(process::is_alive),
     };
     Ok(RunView::of(history, facts, now))
@@ -173,21 +172,15 @@ pub(super) fn open_attempts(
     now: DateTime<Utc>,
 ) -> Vec<AttemptView> {
     let records: Vec<AttemptRecord> = workspace.state.peek();
-    let children = living_children(history);
     let view = |active: &ActiveAttempt| {
         let same =
             |one: &&AttemptRecord| one.task_id == active.task_id && one.attempt == active.attempt;
         let record = records.iter().find(same);
         let slot = record.and_then(|open| Some(open.slot.as_ref()?.path.clone()));
         let branch = record.and_then(|open| open.branch.clone());
-        AttemptView::of(active, (slot, branch), &children, workspace.root(), now)
+        AttemptView::of(active, (slot, branch), workspace.root(), now)
     };
     history.active.attempts.iter().map(view).collect()
-}
-
-/// The child agents that are alive.
-fn living_children(history: &History) -> Vec<&OpenChild> {
-    history.children.iter().filter(|open| process::is_alive(&open.child.process)).collect()
 }
 
 /// The lines of a plain loop.
@@ -240,9 +233,6 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
     let current = view.attempts.first();
     let current = current.map(|open| format!("{}, {}", full(open.since), open.age(view.goes_on())));
     line("Current iteration started", current.as_deref().unwrap_or("none runs"));
-    for child in &view.children {
-        line("  child agent", &child.text());
-    }
     let most = match plain.max_failures {
         0 => "no limit".to_owned(),
         most => format!("at most {most}"),

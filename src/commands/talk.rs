@@ -52,7 +52,7 @@ struct AgentAttempt {
 impl AgentAttempt {
     fn of_agent(command: &str) -> Result<AgentAttempt> {
         refuse_beside(command)?;
-        let inside = AttemptContext::of_environment(command, "")?;
+        let inside = AttemptContext::of_environment(command)?;
         let workspace = inside.workspace()?;
         let store = workspace.event_store()?;
         let AttemptContext { task_id, attempt, .. } = &inside;

@@ -129,7 +129,7 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
     // repository with a graph of its own is meant itself.
     refuse_beside("task-complete")?;
-    let own = AttemptContext::of_environment("task-complete", "").ok();
+    let own = AttemptContext::of_environment("task-complete").ok();
     let own = own.and_then(|own| Some((own.task_id.as_str() == id, own.workspace().ok()?)));
     let own = own.filter(|(is_own_task, own)| match &found {
         Ok(found) => {

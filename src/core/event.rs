@@ -23,9 +23,7 @@ use serde::{
 
 use crate::variants;
 pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored};
-pub use child::{
-    ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,
-};
+pub use child::{ChildEvent, ChildrenLeft, Identity, Orphans};
 pub use ended::AttemptResult;
 pub use graph::{Cause, DraftCall, GraphEvent, Harm};
 pub use landing::{

@@ -29,7 +29,7 @@ pub enum Exit {
     Denied,
     /// Stopped by this signal.
     Signal(i32),
-    /// The program of `ralph spawn` exited with this code.
+    /// A program that was run for another one exited with this code.
     Child(u8),
 }
 

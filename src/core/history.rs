@@ -20,8 +20,8 @@ use crate::{
     agents::{reset::NearLimit, transcript::Usage},
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildAgent, Event, LandingEvent,
-        RequestEvent, Slept, StopReason, StopRequest, record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, Event, LandingEvent, RequestEvent,
+        Slept, StopReason, StopRequest, record::Record,
     },
     executor::LOCAL,
     graph::{
@@ -79,8 +79,6 @@ pub struct History {
     pub recent: Vec<(DateTime<Utc>, f64)>,
     /// The newest attempts, as far as they tell of the next ones.
     pub samples: AttemptSamples,
-    /// The child agents that have not ended, oldest first.
-    pub children: Vec<OpenChild>,
     /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
 }
@@ -95,17 +93,6 @@ pub struct ScheduleState {
     /// All occurrences up to this time have been handled. It is later than the newest event if the
     /// clock was set back.
     pub seen_to: DateTime<Utc>,
-}
-
-/// A child agent that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenChild {
-    /// The task it works for.
-    pub task_id: TaskId,
-    /// When it started.
-    pub since: DateTime<Utc>,
-    /// The child agent.
-    pub child: ChildAgent,
 }
 
 impl History {
@@ -142,12 +129,6 @@ impl History {
     /// reset.
     pub fn has_failed(&self, id: &TaskId) -> bool {
         self.of(id).failed_at > self.succeeded_at
-    }
-
-    pub(crate) fn open_child(&mut self, record: &Record, child: &ChildAgent) {
-        let (since, child) = (record.timestamp, child.clone());
-        let id = record.task_id.clone();
-        self.children.extend(id.map(|task_id| OpenChild { task_id, since, child }));
     }
 
     /// Applies an event.

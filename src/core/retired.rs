@@ -38,6 +38,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Flag, "import --format", "the format follows from the name of the file and its content"),
     (Flag, "import --milestone", "`--tag` labels the imported tasks"),
     (Flag, "import --story", "`--tag` labels the imported tasks"),
+    (Flag, "stop --child", "`ralph stop --now` ends the attempt with all its processes"),
     (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),
     (Setting, "candidates", "`escalate` gives the next attempt to a stronger agent"),
     (Setting, "diagnose_by", "`ralph status` shows parked tasks; an agent may add tasks itself"),

@@ -71,7 +71,6 @@ impl Runner {
         self.core.tell(passed_over)?;
         let damage = checkout::take_back_damaged(&self.core.cx, &record)?;
         self.core.catch_up()?;
-        self.core.tell(self.core.journal.dead_children(Some(id)))?;
         let (status, changes) = self.examine_graph(&record)?;
         crash::point("close.settled");
         let (cx, history) = (&self.core.cx, self.core.journal.history());
@@ -397,7 +396,6 @@ impl Runner {
             self.handle(Input::Found(Box::new(found)))?;
         }
         // What was about to land has landed or is built again.
-        drop_trials(&self.core.cx.workspace)?;
-        self.core.tell(self.core.journal.dead_children(None))
+        drop_trials(&self.core.cx.workspace)
     }
 }

@@ -9,18 +9,14 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::context::{Fact, Facts, RunContext};
+use super::context::{Fact, RunContext};
 use crate::{
     adapters::{process, state::Lock},
     core::{
-        event::{
-            AttemptEvent, CheckEvent, ChildEnded, ChildEvent, ChildOutcome, Event, LandingEvent,
-            record::Record,
-        },
+        event::{AttemptEvent, CheckEvent, Event, LandingEvent, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
-        history::{History, OpenChild},
-        run::command::AttemptId,
+        history::History,
         select::View,
     },
     crash,
@@ -133,24 +129,6 @@ impl RunJournal {
     /// The shortest interval at which a reporter needs a turn.
     pub(super) fn interval(&self) -> Option<Duration> {
         self.reporters.iter().map(|reporter| reporter.interval()).min()
-    }
-
-    /// Reports the end of child agents that died without a record by their `ralph spawn`: those of an
-    /// attempt that is being closed, or all.
-    pub(super) fn dead_children(&self, of: Option<&AttemptId>) -> Facts {
-        let ours = |open: &&OpenChild| {
-            of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
-        };
-        let children = self.history().children.iter().filter(ours);
-        let mut facts = Facts::default();
-        for OpenChild { task_id, child, .. } in
-            children.filter(|open| !process::is_alive(&open.child.process))
-        {
-            let (child, outcome) = (child.clone(), ChildOutcome::Crashed);
-            let ended = ChildEnded { child, outcome, duration_seconds: None };
-            facts.of_task(task_id, None, ChildEvent::ChildEnded(ended));
-        }
-        facts
     }
 
     /// Whether the lock of the run is still where other runs look for it.

@@ -2,8 +2,7 @@
 //! signs of life, the processes that they leave, and the orders to their guardians.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    iter,
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -20,8 +19,7 @@ use crate::{
     adapters::{
         agent_output::Follow,
         process::{
-            self, AgentProcess, Closed, GuardianCommand, GuardianSpec, Member, NotStarted,
-            ProcessSpec,
+            self, AgentProcess, Closed, GuardianCommand, GuardianSpec, NotStarted, ProcessSpec,
         },
         state::Stamp,
         terminal,
@@ -31,7 +29,6 @@ use crate::{
         commit_id::CommitId,
         executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
-        history::OpenChild,
         run::{
             command::{AttemptId, CheckPurpose, ProcessOrder},
             input::{Input, ProcessStart},
@@ -335,29 +332,6 @@ impl Processes {
     }
 }
 
-/// Returns the names of processes for people: a child agent, named by its command line, run and
-/// process, stands for its ancestors and descendants.
-pub(super) fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
-    let agents: HashMap<u32, &OpenChild> =
-        children.iter().map(|open| (open.child.process.pid, open)).collect();
-    let parents: HashMap<u32, u32> = members.iter().map(|m| (m.pid, m.parent)).collect();
-    // The processes were read one after the other, so a reused pid may form a cycle. The limit
-    // prevents an endless walk.
-    let above = |pid: u32| {
-        let up = iter::successors(parents.get(&pid), |pid| parents.get(pid));
-        up.take(members.len()).copied()
-    };
-    let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
-    let ancestors: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
-    let name = |member: &Member| match agents.get(&member.pid) {
-        Some(open) => Some(open.child.label()),
-        None if ancestors.contains(&member.pid) => None,
-        None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
-        None => Some(member.name.clone()),
-    };
-    members.iter().filter_map(name).collect()
-}
-
 /// A process that was started.
 pub(super) struct SpawnedProcess {
     pub(super) process: AgentProcess,
@@ -487,45 +461,4 @@ pub(super) fn spawn_fetch(
     let seen = (record.base.clone(), record.dirty.clone());
     let handle = ProcessHandle::new(process, (spec.stdout, Format::Text), seen);
     Ok(ProcessHandle { log: Some(String::new()), fetches: true, ..handle })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::{
-        event::{ChildAgent, Identity},
-        graph::task::TaskId,
-    };
-
-    #[test]
-    fn a_child_agent_replaces_its_ancestors_and_descendants() {
-        let child = |pid, word: &str| OpenChild {
-            task_id: TaskId::new("a").unwrap(),
-            since: DateTime::UNIX_EPOCH,
-            child: ChildAgent {
-                child_run_id: format!("r{pid}"),
-                parent_run_id: String::new(),
-                attempt: 1,
-                argv: vec!["bin/worker".to_owned(), word.to_owned()],
-                process: Identity { boot_id: String::new(), pid, start_time: 0, pid_namespace: 0 },
-            },
-        };
-        let member = |pid, parent, name: &str| Member { pid, parent, name: name.to_owned() };
-        let members = [
-            member(10, 1, "sh"),
-            member(11, 10, "ralph"),
-            member(12, 11, "worker"),
-            member(13, 12, "sleep"),
-            member(14, 12, "ralph"),
-            member(15, 14, "worker"),
-            member(20, 1, "make"),
-            member(21, 20, "cc"),
-        ];
-        let children = [child(12, "one"), child(15, "two"), child(99, "gone")];
-        assert_eq!(
-            named(&members, &children),
-            ["worker one [run r12, process 12]", "worker two [run r15, process 15]", "make", "cc"]
-        );
-        assert_eq!(named(&members[..2], &[]), ["sh", "ralph"]);
-    }
 }

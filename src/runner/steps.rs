@@ -16,7 +16,7 @@ use super::{
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::ProcessKind,
-    processes::{self, ProcessHandle, SpawnedProcess, executor_for, spawn_at},
+    processes::{ProcessHandle, SpawnedProcess, executor_for, spawn_at},
     slots,
 };
 use crate::{
@@ -255,7 +255,7 @@ impl Runner {
         let history = self.core.journal.history();
         let left = ChildrenLeft {
             attempt: id.attempt,
-            children: processes::named(members, &history.children),
+            children: members.iter().map(|member| member.name.clone()).collect(),
             limit_seconds: self.core.cx.workspace.config.child_wait_timeout.as_secs_f64(),
         };
         let reported = attempts::report(&self.core.cx, history, record, None).is_some();

@@ -19,7 +19,7 @@ use crate::core::{
     event::{AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
     executor::runs_on,
     graph::task::TaskId,
-    history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
+    history::{ActiveAttempt, ActiveAttempts, attempt_log::AttemptEntry},
     variants,
 };
 
@@ -35,8 +35,6 @@ pub struct AttemptView {
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,
-    /// The child agents of its task that are alive.
-    pub children: Vec<ChildView>,
     /// What its agent used, once that has ended.
     pub spend: Option<SpendView>,
     /// Where it stands and where it works.
@@ -98,25 +96,6 @@ impl StillState {
     }
 }
 
-/// A child agent that has no end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ChildView {
-    /// Its run.
-    pub run_id: String,
-    /// The run that started it.
-    pub parent_run_id: String,
-    /// Its command line without the folder of the program, cut to 60 characters.
-    pub name: String,
-    /// Its command line.
-    pub argv: Vec<String>,
-    /// Its process.
-    pub pid: u32,
-    /// When it started.
-    pub since: DateTime<Utc>,
-    /// How long ago that is.
-    pub seconds: u64,
-}
-
 /// A state as `--json` prints it.
 fn stage(state: AttemptState) -> String {
     state.word().replace(' ', "_")
@@ -152,23 +131,20 @@ pub fn typed_path(root: &Path, folder: &Path) -> String {
 
 impl AttemptView {
     /// An attempt of the history, with its record's slot and branch where there is a record,
-    /// in the repository at `root`; of `children` those of its task.
+    /// in the repository at `root`.
     pub fn of(
         active: &ActiveAttempt,
         recorded: (Option<PathBuf>, Option<String>),
-        children: &[&OpenChild],
         root: &Path,
         now: DateTime<Utc>,
     ) -> AttemptView {
         // The record is right where the slot that was meant at first could not be made.
         let slot = recorded.0.or_else(|| active.slot.as_ref().map(PathBuf::from));
-        let own = children.iter().filter(|open| open.task_id == active.task_id);
         AttemptView {
             task_id: active.task_id.clone(),
             attempt: active.attempt,
             since: active.since,
             seconds: seconds_since(active.since, now),
-            children: own.map(|open| ChildView::of(open, now)).collect(),
             spend: active.spent.as_ref().map(|(_, spend)| SpendView::of(spend)),
             position: AttemptPosition {
                 state: active.state,
@@ -231,27 +207,6 @@ impl AttemptPosition {
             .flatten()
             .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
-    }
-}
-
-impl ChildView {
-    /// Its name, run, process and age.
-    pub fn text(&self) -> String {
-        let ChildView { name, run_id, pid, seconds, .. } = self;
-        format!("{name}, run {run_id}, process {pid}, for {}", short(*seconds))
-    }
-
-    /// A child agent of the history.
-    pub fn of(open: &OpenChild, now: DateTime<Utc>) -> ChildView {
-        ChildView {
-            run_id: open.child.child_run_id.clone(),
-            parent_run_id: open.child.parent_run_id.clone(),
-            name: open.child.name(),
-            argv: open.child.argv.clone(),
-            pid: open.child.process.pid,
-            since: open.since,
-            seconds: seconds_since(open.since, now),
-        }
     }
 }
 

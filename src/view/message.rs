@@ -27,8 +27,7 @@ const VARIABLES: [(&str, &str); 11] = [
 ];
 
 /// What an attempt's processes have and a message must not inherit from one around this run.
-const OF_ATTEMPTS: [&str; 4] =
-    ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_PARENT_RUN_ID", "RALPH_LOOP"];
+const OF_ATTEMPTS: [&str; 3] = ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_LOOP"];
 
 /// The longest value of a variable, in characters.
 const LONGEST: usize = 4000;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     VERSION,
-    attempt::{AttemptView, ChildView},
+    attempt::AttemptView,
     lines::schedule,
     spend::SpendView,
     waits::{LimitsView, QueueView, UnreachableView, WaitingView},
@@ -92,9 +92,6 @@ pub struct RunView {
     /// The plain loops of the repository.
     #[serde(skip)]
     pub loops: Vec<TaskId>,
-    /// The child agents that are alive, of whichever task.
-    #[serde(skip)]
-    pub children: Vec<ChildView>,
     /// Whether a person stopped it.
     #[serde(skip)]
     pub was_stopped: bool,
@@ -182,8 +179,6 @@ pub struct RunFacts {
     pub loops: Vec<TaskId>,
     /// The attempts that have not ended.
     pub attempts: Vec<AttemptView>,
-    /// The child agents that are alive.
-    pub children: Vec<ChildView>,
     /// Whether the process of the schedule is alive; none where it has no process.
     pub scheduled: Option<bool>,
 }
@@ -237,7 +232,6 @@ impl RunView {
             earlier_runs: PastRunView::all(history),
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
             loops: facts.loops,
-            children: facts.children,
             was_stopped: run.stop.is_some(),
             name: facts.name,
         }
@@ -247,7 +241,7 @@ impl RunView {
     pub fn live(view: &View<'_>, now: DateTime<Utc>) -> RunView {
         let history = view.history;
         let open = history.active.attempts.iter();
-        let attempt = |active| AttemptView::of(active, (None, None), &[], Path::new(""), now);
+        let attempt = |active| AttemptView::of(active, (None, None), Path::new(""), now);
         let facts = RunFacts {
             name: view.policy.plain.as_ref().map(|plain| plain.name.clone()),
             standing: Standing::of(history, true),

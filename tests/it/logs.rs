@@ -226,26 +226,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (
-        "child_started",
-        "a",
-        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b""#,
-    ),
-    (
-        "child_stop_requested",
-        "a",
-        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b""#,
-    ),
-    (
-        "child_ended",
-        "a",
-        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b","outcome":"exited","exit_code":7,"duration_seconds":1.0"#,
-    ),
-    (
-        "child_ended",
-        "a",
-        r#""child_run_id":"c","parent_run_id":"r","attempt":1,"argv":["worker"],"pid":7,"start_time":8,"boot_id":"b","outcome":"crashed""#,
-    ),
-    (
         "waiting_for_children",
         "a",
         r#""attempt":1,"children":["sh","worker"],"limit_seconds":300.0"#,

@@ -77,7 +77,6 @@ mod settings;
 mod signals;
 mod slot_changes;
 mod slots;
-mod spawn;
 mod status;
 mod support;
 mod tasks;

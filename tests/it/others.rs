@@ -95,18 +95,18 @@ fn an_attempt_speaks_for_no_other_one() {
             mkdir -p "$folder"; touch "$folder/DONE"; echo Why? > "$folder/WAIT_WITHOUT_RESTART"
         done
         as_b() { env RALPH_TASK_ID=b RALPH_ATTEMPT=1 "$RALPH" "$@"; echo $? >> "$TRIAL_DIR/codes"; }
-        as_b task-complete b; as_b ask Why?; as_b note 'b is done'; as_b spawn -- true
+        as_b task-complete b; as_b ask Why?; as_b note 'b is done'
         RALPH_LOOP=b as_b note 'a loop'
         touch "$TRIAL_DIR/said"
         echo work > work.txt; "$RALPH" task-complete a"#;
     let script = format!("cat > /dev/null\n{script}");
     let trial = TestProject::new().graph(TWO).command(["sh", "-c", script.as_str()]);
     trial.run(["run", "--jobs", "2"]).graph_complete();
-    assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(5));
+    assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(4));
     let failed = trial.lines("failed");
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!((&failed[0]["task_id"], &failed[0]["verdict"]), (&json!("b"), &json!("incomplete")));
-    for action in ["asked", "noted", "child_started"] {
+    for action in ["asked", "noted"] {
         assert_eq!(trial.lines(action), [json!(null); 0]);
     }
     assert_eq!(trial.tasks("reported"), ["a", "b"]);
@@ -154,7 +154,7 @@ fn the_refusal_says_what_to_do() {
     let said = trial.read("logs/attempts/a/1/stderr");
     insta::assert_snapshot!(said, @r#"
     ralph: error: `b` is not the task of this attempt, which is `a`: only an attempt at `b` can report it, and a person can complete it; do your own task, and leave `b` to the run
-    ralph: error: `ralph task-block` is for people, and this is attempt 1 at `a`: it can report its own task with `ralph task-complete a`, ask a person with `ralph ask "…"`, and use `ralph note`, `ralph spawn` and what only reads
+    ralph: error: `ralph task-block` is for people, and this is attempt 1 at `a`: it can report its own task with `ralph task-complete a`, ask a person with `ralph ask "…"`, and use `ralph note` and what only reads
     "#);
 }
 

@@ -15,7 +15,7 @@ fn help_lists_the_commands_in_groups() {
         }
     }
     assert!(help.contains("Exit codes: 0 complete") && !help.contains("__guard"), "{help}");
-    assert!(!help.contains("\n  spawn") && agents.contains("\n  spawn"), "{help}{agents}");
+    assert!(!help.contains("\n  ask ") && agents.contains("\n  ask "), "{help}{agents}");
     assert!(!help.contains('\u{1b}'), "no colour in a pipe: {help:?}");
 }
 

@@ -64,8 +64,6 @@ pub(super) fn ancestors(pid: u32) -> Vec<u32> {
 pub struct Member {
     /// Its number.
     pub pid: u32,
-    /// The number of its parent when it was read.
-    pub parent: u32,
     /// Its name in the kernel.
     pub name: String,
 }
@@ -102,7 +100,7 @@ fn descendants_without(ancestor: u32, spared: &[u32]) -> Vec<Member> {
         let young = children.remove(&parent).unwrap_or_default();
         for pid in young.into_iter().filter(|pid| !spared.contains(pid)) {
             open.push(pid);
-            found.push(Member { pid, parent, name: name(pid) });
+            found.push(Member { pid, name: name(pid) });
         }
     }
     found
@@ -294,7 +292,7 @@ pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
                 is_living(pid)
                     && (entry.is_some_and(|entry| has_entry(pid, entry)) || has_open(pid, record))
             };
-            let member = Member { pid, parent: stat.parent, name: name(pid) };
+            let member = Member { pid, name: name(pid) };
             if signal_if(pid, Signal::KILL, ours) {
                 quiet = 0;
                 if killed.iter().all(|known| known.pid != pid) {
@@ -337,49 +335,6 @@ fn has_open(pid: u32, file: &Path) -> bool {
 pub(super) fn ticks_of_tree(ancestor: u32, but: Option<u32>) -> u64 {
     let members = descendants(ancestor).into_iter().filter_map(|member| Stat::of(member.pid));
     members.filter(|stat| Some(stat.group) != but).map(|stat| stat.ticks).sum()
-}
-
-/// Ends a process and its descendants: TERM, and KILL for those that still run after `grace`.
-/// Returns whether all of them have ended.
-pub fn end_tree(root: &Identity, grace: Duration) -> bool {
-    /// The time after SIGKILL in which a process dies, unless it is in an uninterruptible wait.
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let began = Instant::now();
-    let mut family = vec![root.clone()];
-    let mut told = 0;
-    loop {
-        // Before any signal: the orphans of a dead process have another parent.
-        let alive = family.iter().filter(|known| is_alive(known));
-        for Member { pid, .. } in alive.flat_map(|it| descendants(it.pid)).collect::<Vec<_>>() {
-            if family.iter().all(|known| known.pid != pid) {
-                family.push(identity_of(pid));
-            }
-        }
-        for member in &family[told..] {
-            tell(member, Signal::TERM);
-        }
-        family.retain(is_alive);
-        told = family.len();
-        if family.is_empty() {
-            return true;
-        }
-        if began.elapsed() >= grace {
-            for member in &family {
-                tell(member, Signal::KILL);
-            }
-        }
-        if began.elapsed() >= grace + PATIENCE {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Sends a signal, and lets a stopped process receive it.
-fn tell(member: &Identity, signal: Signal) {
-    for signal in [signal, Signal::CONT] {
-        signal_if(member.pid, signal, || is_alive(member));
-    }
 }
 
 /// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process

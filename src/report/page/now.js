@@ -145,7 +145,6 @@ function running(now, loadedAt) {
     return h("li", { class: "row is-tall", key: `${attempt.task_id}.${attempt.attempt}` },
       sign(mark),
       h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
-        attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`),
         (attempt.command ?? seen.doing) && h("bdi", { class: "line doing" }, attempt.command ?? seen.doing)),
       h("span", { class: "row-facts" },
         h("span", { class: `stage is-${mark}` }, stage),

@@ -9,8 +9,8 @@ use crate::{
     core::{
         commit_id::CommitId,
         event::{
-            AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildEnded,
-            ChildEvent, ChildOutcome, ChildrenLeft, Orphans,
+            AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildEvent,
+            ChildrenLeft, Orphans,
         },
         graph::task::TaskId,
         select::View,
@@ -410,15 +410,6 @@ impl EventText for ChildEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let id = at.id;
         match self {
-            ChildEvent::ChildStarted(child) if at.verbose => {
-                let (name, run, parent) = (child.name(), &child.child_run_id, &child.parent_run_id);
-                faint(format!("{id} started {name} (run {run}, of {parent})"))
-            }
-            ChildEvent::ChildStarted(_) => Vec::new(),
-            ChildEvent::ChildStopRequested(child) => {
-                warn(format!("`ralph stop --child`: ending {}, a child of {id}", child.label()))
-            }
-            ChildEvent::ChildEnded(end) => child_ended(id, end, at.verbose),
             ChildEvent::WaitingForChildren(left) => {
                 faint(format!("{id} is reported done; {}", waiting(left)))
             }
@@ -431,22 +422,6 @@ impl EventText for ChildEvent {
             }
         }
     }
-}
-
-fn child_ended(id: &str, end: &ChildEnded, verbose: bool) -> Vec<Line> {
-    let (style, how) = match end.outcome {
-        ChildOutcome::Exited { exit_code: 0 } if !verbose => return Vec::new(),
-        ChildOutcome::Exited { exit_code: 0 } => (Style::Faint, "ended".to_owned()),
-        ChildOutcome::Exited { exit_code } => {
-            (Style::Warn, format!("exited with code {exit_code}"))
-        }
-        ChildOutcome::Signaled { signal } => {
-            (Style::Warn, format!("was killed by signal {signal}"))
-        }
-        ChildOutcome::Crashed => (Style::Warn, "is gone; how it ended is not known".to_owned()),
-    };
-    let run = &end.child.child_run_id;
-    vec![line(style, format!("{}, a child of {id}, {how} (run {run})", end.child.name()))]
 }
 
 /// Returns the processes that an attempt waits for, and the limit.

@@ -124,9 +124,6 @@ impl RunReport {
             if goes_on || !attempt.position.state.is_queued() {
                 page.text(None, &current(&self.run, attempt));
             }
-            for child in &attempt.children {
-                page.text(None, &format!("  child agent: {}", child.text()));
-            }
         }
         let queue = &self.run.merge_queue;
         let text = if goes_on { queue.text() } else { Some(ids(&queue.waiting)) };

@@ -10,15 +10,12 @@ impl Effect for ChildEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         let id = record.task_id.as_ref();
         match self {
-            ChildEvent::ChildStarted(child) => history.open_child(record, child),
-            ChildEvent::ChildEnded(end) => history.children.retain(|open| open.child != end.child),
             ChildEvent::WaitingForChildren(_) => {
                 history.active.set_state(id, AttemptState::WaitingForChildren);
             }
             ChildEvent::ChildrenEnded { .. } | ChildEvent::ChildrenOverdue { .. } => {
                 history.active.set_state(id, AttemptState::Running);
             }
-            ChildEvent::ChildStopRequested(_) => {}
         }
     }
 }
