@@ -15,17 +15,6 @@ pub enum Isolation {
     Checkout,
 }
 
-/// How the merge queue verifies queued work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum QueueMode {
-    /// Piece by piece, many at once.
-    #[default]
-    Parallel,
-    /// Several pieces together, one trial at a time.
-    Batch,
-}
-
 /// What becomes of the tasks that agents add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -14,7 +14,7 @@ pub mod landing;
 pub mod open_attempt;
 pub mod process_watch;
 mod simulation;
-pub mod verified_batch;
+pub mod verified_work;
 
 use std::{
     mem,
@@ -24,7 +24,7 @@ use std::{
 use attempts::Attempts;
 use command::{AttemptId, PendingResult, RunCommand, StatusWrite};
 use input::Input;
-use landing::{EndedLanding, LandingNext, LandingQueue, QueueLimits, QueuedWork, TrialChecks};
+use landing::{EndedLanding, LandingNext, LandingQueue, QueuedWork, TrialChecks};
 use open_attempt::{AttemptPhase, Next, OpenAttempt};
 use process_watch::GracePeriods;
 
@@ -59,8 +59,8 @@ pub struct Situation<'a> {
     pub one_check: bool,
     /// Whether a proof runs verify commands.
     pub proves: bool,
-    /// How the merge queue makes trials.
-    pub queue: QueueLimits,
+    /// How many pieces of work the merge queue verifies at once.
+    pub queue_width: usize,
 }
 
 impl Situation<'_> {
@@ -138,7 +138,7 @@ impl Run {
         &self.attempts
     }
 
-    /// Gives the work for a branch that was renamed its new name. No batch is being tried.
+    /// Gives the work for a branch that was renamed its new name. Nothing is being tried.
     pub fn rename_branch(&mut self, from: &str, to: &str) {
         let open: Vec<AttemptId> = self.attempts.open().iter().map(|it| it.id.clone()).collect();
         for id in open {
@@ -329,9 +329,9 @@ impl Run {
             }
             Input::Postponed(id) => attempts.postponed(&id),
             Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
-            Input::Built(leader, built) => {
+            Input::Built(id, built) => {
                 let lands = self.lands(sit);
-                let next = self.landing.built(&leader, built, lands, sit);
+                let next = self.landing.built(&id, built, lands, sit);
                 self.go_on_landing(next, sit)
             }
             Input::Landed(landed) => {

@@ -4,7 +4,7 @@
 //! The same evidence is collected for an attempt that ends normally and for one found after a
 //! crash.
 
-pub mod criteria;
+mod criteria;
 pub mod leftovers;
 mod open;
 mod reports;
@@ -157,7 +157,7 @@ pub fn context(
         if isolated && !is_behind_worker { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
-        verify: criteria::required(workspace, graph, graph.task(number), history.of(id)),
+        verify: workspace.verify_of(graph.task(number)),
         folder: graph.task(number).folder(|path| root.join(path).is_dir()),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },

@@ -32,9 +32,8 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         glob::Glob,
-        isolation::{AgentTasks, Isolation, QueueMode, Retry},
+        isolation::{AgentTasks, Isolation, Retry},
         proof::ProofSettings,
-        run::landing::QueueLimits,
         select::{self, Policy},
         spend::Budget,
     },
@@ -203,15 +202,8 @@ settings! { @ [] []
     /// Commands that are told of events, each alone or as `{command: …, on: [EVENT, …]}`.
     #[schemars(with = "Vec<notify::WrittenNotifier>")]
     notify: Vec<Notifier> = Vec::new();
-    /// How work lands: its commits one by one (`rebase`), with a merge commit (`merge`), or as one
-    /// commit (`squash`).
-    merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
-    /// Files in which lines that both sides added at one place are a conflict; elsewhere both are
-    /// kept and the `verify` commands decide. Patterns as in `.gitattributes`.
-    merge_strict: commands = Commands::default();
-    /// Files in which a merge keeps the lines of both sides, besides the learnings. Patterns as in
-    /// `.gitattributes`.
-    merge_union: commands = Commands(vec!["CHANGELOG.md".to_owned()]);
+    /// How work lands: its commits one by one (`rebase`), or with a merge commit (`merge`).
+    merge: words ["rebase", "merge"] IntegrationMethod = IntegrationMethod::Rebase;
     /// The branch that work lands on, made from HEAD if missing; default: that of the checkout.
     /// Applies from the next run.
     onto: Option<String> = None;
@@ -234,15 +226,8 @@ settings! { @ [] []
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
-    /// Verify queued work piece by piece and many at once (`parallel`), or several pieces together
-    /// (`batch`), which uses less of the machine.
-    queue: words ["parallel", "batch"] QueueMode = QueueMode::default();
     /// Redact secrets in `logs/`.
     redact: bool = true;
-    /// Commands that make a file again in which work conflicts, such as `{schema.sql: make
-    /// schema}`, with patterns as in `.gitattributes`. The usual lock files need no entry; an empty
-    /// command turns one off.
-    regenerate: BTreeMap<String, String> = BTreeMap::new();
     /// Another agent reviews work before it lands, such as `{by: strong, when: risky, rounds: 2,
     /// severity: medium, required: false}`.
     review: Option<ReviewConfig> = None;
@@ -283,10 +268,7 @@ settings! { @ [] []
     verify: commands = Commands(Vec::new());
     /// Run the verify commands before each attempt too.
     verify_baseline: bool = false;
-    /// How many pieces of work are verified at once; 0: as many as jobs.
-    verify_jobs: usize = 0;
-    /// Run verify commands one at a time, because they share a port, a database or a daemon;
-    /// `queue` is then `batch`.
+    /// Run verify commands one at a time, because they share a port, a database or a daemon.
     verify_exclusive: bool = false;
     /// Where work is verified before it lands; default: where the attempt ran.
     verify_on: Option<String> = None;
@@ -295,10 +277,9 @@ settings! { @ [] []
 }
 
 impl Config {
-    /// How the merge queue of a run with this number of jobs makes trials.
-    pub fn queue_limits(&self, jobs: usize) -> QueueLimits {
-        let width = if self.verify_jobs == 0 { jobs } else { self.verify_jobs };
-        QueueLimits { width, batches: self.queue == QueueMode::Batch || self.verify_exclusive }
+    /// How many pieces of work a run with this number of jobs verifies at once.
+    pub fn queue_width(&self, jobs: usize) -> usize {
+        if self.verify_exclusive { 1 } else { jobs }
     }
 
     /// Returns the settings of a layer, with defaults for the others.

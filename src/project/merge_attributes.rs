@@ -33,7 +33,7 @@ const LOCK_FILES: &[&str] = &[
 
 /// Files that a tool makes again from others, and the command that does it. Each changes as little as
 /// the tool can, and without a network where the tool can do without.
-const REGENERATED: &[(&str, &str)] = &[
+pub const REGENERATED: &[(&str, &str)] = &[
     ("Cargo.lock", "cargo update --workspace --offline"),
     (
         "package-lock.json",
@@ -49,7 +49,7 @@ const REGENERATED: &[(&str, &str)] = &[
 ];
 
 /// Files whose lines are independent, so that those of both sides are always right.
-const UNITED: &[&str] = &["go.sum"];
+const UNITED: &[&str] = &["go.sum", "CHANGELOG.md"];
 
 /// How work is merged.
 pub struct MergeAttributes {
@@ -57,8 +57,6 @@ pub struct MergeAttributes {
     pub file: PathBuf,
     /// The same file without files that are made again.
     pub plain: PathBuf,
-    /// The commands that make files again, by the value of their attribute.
-    pub commands: Vec<String>,
 }
 
 /// Returns the attributes that say how git merges files that several agents write. The lines that both
@@ -70,22 +68,13 @@ pub fn attributes(workspace: &Workspace) -> Result<MergeAttributes> {
     let config = &workspace.config;
     let is_verified = !config.verify.0.is_empty();
     let any = is_verified.then(|| format!("* {KEEPS_ADDED}\n"));
-    let known = REGENERATED.iter().filter(|(path, _)| !config.regenerate.contains_key(*path));
-    let known = known.map(|(path, command)| ((*path).to_owned(), (*command).to_owned()));
-    let given = config.regenerate.iter().map(|(path, command)| (path.clone(), command.clone()));
-    let regenerated: Vec<(String, String)> =
-        known.chain(given).filter(|(_, command)| is_verified && !command.is_empty()).collect();
-    let again = regenerated.iter().enumerate().map(|(at, (path, _))| (path, at.to_string()));
-    let again: Vec<String> =
-        again.map(|(path, at)| format!("{path} {REGENERATES}={at}\n")).collect();
+    let again = REGENERATED.iter().enumerate().filter(|_| is_verified);
+    let again: String =
+        again.map(|(at, (path, _))| format!("{path} {REGENERATES}={at}\n")).collect();
     let locks = LOCK_FILES.iter().map(|path| format!("{path} -{KEEPS_ADDED}\n"));
-    let strict = config.merge_strict.0.iter();
-    let strict = strict.map(|path| format!("{path} -{KEEPS_ADDED} -{REGENERATES}\n"));
-    let union = config.merge_union.0.iter().map(String::as_str).chain(UNITED.iter().copied());
-    let union = union.chain([config.learnings.as_str()]);
-    let union = union.map(|path| format!("{path} merge=union\n"));
+    let union = UNITED.iter().copied().chain([config.learnings.as_str()]);
+    let tail: String = union.map(|path| format!("{path} merge=union\n")).collect();
     let head: String = any.into_iter().chain(locks).collect();
-    let tail: String = strict.chain(union).collect();
     let write = |name: &str, lines: &str| -> Result<PathBuf> {
         let path = workspace.state.dir().join(name);
         if regular_file::read_to_string(&path).ok().as_deref() != Some(lines) {
@@ -94,8 +83,7 @@ pub fn attributes(workspace: &Workspace) -> Result<MergeAttributes> {
         Ok(path)
     };
     Ok(MergeAttributes {
-        file: write("attributes", &format!("{head}{}{tail}", again.concat()))?,
+        file: write("attributes", &format!("{head}{again}{tail}"))?,
         plain: write("attributes-plain", &format!("{head}{tail}"))?,
-        commands: regenerated.into_iter().map(|(_, command)| command).collect(),
     })
 }

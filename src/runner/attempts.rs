@@ -34,7 +34,7 @@ use crate::{
             input::Input,
             open_attempt::{AttemptPhase, OpenAttempt},
             process_watch::ProcessLimits,
-            verified_batch::WorkLanding,
+            verified_work::WorkLanding,
         },
         select::SelectionKey,
         verdict::{Evidence, Outcome, Report},
@@ -42,8 +42,7 @@ use crate::{
     crash,
     project::{
         attempt::{
-            self, AcceptanceCriteria, AttemptPlace, AttemptRecord, SlotAssignment, criteria,
-            loop_prompt,
+            self, AcceptanceCriteria, AttemptPlace, AttemptRecord, SlotAssignment, loop_prompt,
         },
         executors,
         graph_file::GraphFile,
@@ -257,7 +256,7 @@ impl NextAttempt<'_> {
             None => attempt::in_checkout(&cx.workspace, record)?,
             Some((assignment, base)) => record.in_slot(assignment, base),
         };
-        let required = criteria::required(&cx.workspace, graph, task, past);
+        let required = cx.workspace.verify_of(task);
         // If the previous attempt left verification failing, this attempt must repair it.
         let has_baseline =
             cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);

@@ -132,7 +132,7 @@ impl RunCore {
             done_file: false,
             one_check: config.verify_exclusive,
             proves: self.proves,
-            queue: config.queue_limits(self.cx.policy.jobs),
+            queue_width: config.queue_width(self.cx.policy.jobs),
         })
     }
 

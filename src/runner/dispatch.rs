@@ -63,9 +63,9 @@ impl Runner {
                 Some(ended.settled(&self.core.cx, (process, &record), Some(&word)))
             }
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
-            Some(RunnerMessage::Built(leader, built)) => {
+            Some(RunnerMessage::Built(id, built)) => {
                 crash::point("merge.built");
-                Some(Input::Built(leader, built.map_err(|error| format!("{error:#}"))))
+                Some(Input::Built(id, built.map_err(|error| format!("{error:#}"))))
             }
             Some(RunnerMessage::Landed(landed, followed)) => {
                 crash::point("merge.landed");

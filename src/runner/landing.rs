@@ -38,7 +38,7 @@ use crate::{
             Run,
             command::{AttemptId, LandingCommand},
             input::{Input, LandOutcome},
-            verified_batch::VerifiedBatch,
+            verified_work::VerifiedWork,
         },
         select::TaskState,
     },
@@ -124,6 +124,42 @@ pub(super) struct LandingView<'a> {
     pub(super) slots: &'a RunSlots,
 }
 
+/// Combines the work of an attempt with a commit below it, or checks out that commit alone, in another
+/// thread and in a slot of the merge queue.
+fn build(
+    cx: &RunContext,
+    onto: CommitId,
+    (id, work): (&AttemptId, Option<WorkToLand>),
+    slot: usize,
+    view: LandingView<'_>,
+) -> Result<()> {
+    let workspace = &cx.workspace;
+    let record = view.records.get(id).context("a trial without a record")?;
+    let (attributes, merge) = (attributes(workspace)?, view.slots.pool.merge(slot));
+    let place = (&*merge, Regeneration::PURPOSE, "regenerate");
+    let order = TrialOrder {
+        main: workspace.root().to_owned(),
+        pool: view.slots.pool.clone(),
+        slot,
+        settings: view.slots.settings(workspace)?,
+        trial_ref: workspace.place.trial_ref(slot),
+        setup: workspace.config.setup.0.clone(),
+        onto,
+        work,
+        how: workspace.config.merge,
+        regeneration: Regeneration {
+            runs: SideCommands::of(cx, view.graph, record, place, &[]),
+            output: record.file(workspace, "regenerate.log"),
+            limit: workspace.config.verify_timeout.min(REGENERATION),
+        },
+        attributes,
+        conflict: record.file(workspace, CONFLICT),
+    };
+    let (outbox, id) = (cx.outbox.clone(), id.clone());
+    thread::spawn(move || drop(outbox.send(RunnerMessage::Built(id, order.build()))));
+    Ok(())
+}
+
 impl RunLanding {
     /// The landings of a run after what its journal has.
     pub(super) fn of(history: &History) -> RunLanding {
@@ -139,14 +175,14 @@ impl RunLanding {
         view: LandingView<'_>,
     ) -> Result<Option<Input>> {
         match command {
-            LandingCommand::Build { onto, members, slot } => {
-                let leader = members.first().context("a trial without work")?;
-                self.build(cx, onto, (leader, &members), slot, view)?;
+            LandingCommand::Build { onto, id, slot } => {
+                let work = self.work_to_land(cx, &id, view)?;
+                build(cx, onto, (&id, Some(work)), slot, view)?;
             }
-            LandingCommand::CheckOut { leader, onto, slot } => {
-                self.build(cx, onto, (&leader, &[]), slot, view)?;
+            LandingCommand::CheckOut { id, onto, slot } => {
+                build(cx, onto, (&id, None), slot, view)?;
             }
-            LandingCommand::Land { batch, slot } => self.land(cx, &batch, slot),
+            LandingCommand::Land { verified, slot } => self.land(cx, &verified, slot),
             LandingCommand::KeepLog { from, to } => {
                 let root = cx.workspace.root();
                 // A missing file needs no action.
@@ -158,66 +194,33 @@ impl RunLanding {
         Ok(None)
     }
 
-    /// Combines the work of attempts on top of a commit, in another thread and in a slot of the merge
-    /// queue. The attempt `leader` stands for the trial.
-    fn build(
+    /// Returns the work of an attempt that is queued to land.
+    fn work_to_land(
         &self,
         cx: &RunContext,
-        onto: CommitId,
-        (leader, members): (&AttemptId, &[AttemptId]),
-        slot: usize,
+        id: &AttemptId,
         view: LandingView<'_>,
-    ) -> Result<()> {
-        let workspace = &cx.workspace;
-        let (how, repo) = (workspace.config.merge, &workspace.repo);
+    ) -> Result<WorkToLand> {
+        let (workspace, repo) = (&cx.workspace, &cx.workspace.repo);
         let mut own: Vec<String> = workspace.graph_in_git().into_iter().collect();
-        let mut work = Vec::new();
-        for id in members {
-            let record = view.records.get(id).context("queued work without a record")?;
-            let end = view.run.attempts().get(id).and_then(|open| open.phase.result());
-            let evidence = &end.context("queued work without an end")?.evidence;
-            let base = record.base.clone().context("queued work without a base")?;
-            // A task that needs no commit may have none.
-            let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
-            let mut has_new_modules = false;
-            if base != head {
-                // An agent may have added files that git ignores, such as the journal.
-                let changed = repo.differing(Some(&base), &head)?;
-                has_new_modules = changed.iter().any(|path| path == MODULES);
-                own.extend(changed.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
-            }
-            let title = task_of(view.graph, record).map(|task| task.title);
-            let title = title.unwrap_or_else(|| record.task_id.to_string());
-            let completion = self.completion(workspace, id, record, &title, view.edited)?;
-            let message = leftovers::message(record, &title);
-            work.push(WorkToLand { base, head, message, has_new_modules, completion });
+        let record = view.records.get(id).context("queued work without a record")?;
+        let end = view.run.attempts().get(id).and_then(|open| open.phase.result());
+        let evidence = &end.context("queued work without an end")?.evidence;
+        let base = record.base.clone().context("queued work without a base")?;
+        // A task that needs no commit may have none.
+        let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
+        let mut has_new_modules = false;
+        if base != head {
+            // An agent may have added files that git ignores, such as the journal.
+            let changed = repo.differing(Some(&base), &head)?;
+            has_new_modules = changed.iter().any(|path| path == MODULES);
+            own.extend(changed.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
         }
-        let first = view.records.get(leader).context("a trial without a record")?;
-        let (attributes, merge) = (attributes(workspace)?, view.slots.pool.merge(slot));
-        let place = (&*merge, Regeneration::PURPOSE, "regenerate");
-        let order = TrialOrder {
-            main: workspace.root().to_owned(),
-            pool: view.slots.pool.clone(),
-            slot,
-            settings: view.slots.settings(workspace)?,
-            trial_ref: workspace.place.trial_ref(slot),
-            setup: workspace.config.setup.0.clone(),
-            onto,
-            work,
-            how,
-            own,
-            regeneration: Regeneration {
-                commands: attributes.commands.clone(),
-                runs: SideCommands::of(cx, view.graph, first, place, &[]),
-                output: first.file(workspace, "regenerate.log"),
-                limit: workspace.config.verify_timeout.min(REGENERATION),
-            },
-            attributes,
-            conflict: first.file(workspace, CONFLICT),
-        };
-        let (outbox, leader) = (cx.outbox.clone(), leader.clone());
-        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(leader, order.build()))));
-        Ok(())
+        let title = task_of(view.graph, record).map(|task| task.title);
+        let title = title.unwrap_or_else(|| record.task_id.to_string());
+        let completion = self.completion(workspace, id, record, &title, view.edited)?;
+        let message = leftovers::message(record, &title);
+        Ok(WorkToLand { base, head, message, own, has_new_modules, completion })
     }
 
     /// Returns what completes the task of an attempt in git; none if the graph is not there.
@@ -235,15 +238,15 @@ impl RunLanding {
         Ok(Some(Completion { path, change, message, edited: edited.map(str::to_owned) }))
     }
 
-    /// Moves the tip to the last commit of a batch, and the branch, in another thread.
-    fn land(&mut self, cx: &RunContext, batch: &VerifiedBatch, slot: usize) {
+    /// Moves the tip to the last commit of verified work, and the branch, in another thread.
+    fn land(&mut self, cx: &RunContext, verified: &VerifiedWork, slot: usize) {
         let order = LandOrder {
-            follower: Follower::of(&cx.workspace, batch.branch()),
+            follower: Follower::of(&cx.workspace, verified.branch()),
             root: cx.workspace.root().to_owned(),
             trial_ref: cx.workspace.place.trial_ref(slot),
-            branch: batch.branch().to_owned(),
-            onto: batch.onto().clone(),
-            commit: batch.tip().clone(),
+            branch: verified.branch().to_owned(),
+            onto: verified.onto().clone(),
+            commit: verified.tip().clone(),
         };
         let outbox = cx.outbox.clone();
         self.is_following = true;

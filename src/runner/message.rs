@@ -10,7 +10,7 @@ use crate::{
         proof::Proof,
         run::{
             command::AttemptId,
-            input::{BuiltBatch, LandOutcome},
+            input::{BuiltTrial, LandOutcome},
         },
     },
     project::{follower::Followed, slot_pool::PreparedSlot, suspect_slots::SuspectSlot},
@@ -35,8 +35,8 @@ pub(super) enum RunnerMessage {
     /// Why a process of an earlier attempt may still work in a slot; none once it is proven that none
     /// does.
     Suspicion(SuspectSlot, Option<String>),
-    /// The merge queue built a batch, or failed to.
-    Built(AttemptId, Result<BuiltBatch>),
+    /// The merge queue built a trial, or failed to.
+    Built(AttemptId, Result<BuiltTrial>),
     /// The tip was moved, or moving it failed; and what became of the branch then.
     Landed(Result<LandOutcome>, Option<Result<Followed>>),
     /// The branch was to follow its tip.

@@ -33,7 +33,7 @@ use crate::{
             command::{AttemptId, CheckPurpose, ProcessOrder},
             input::{Input, ProcessStart},
             process_watch::ProcessLimits,
-            verified_batch::HeadSpan,
+            verified_work::HeadSpan,
         },
         spend::Spend,
     },

@@ -71,7 +71,7 @@ impl RunProofs {
     /// Lets as many proofs run at once as work is verified at once, at the end of a run; before, half
     /// as many.
     pub(super) fn allow(&self, config: &Config, jobs: usize, is_end: bool) {
-        let width = if config.verify_exclusive { 1 } else { config.queue_limits(jobs).width };
+        let width = config.queue_width(jobs);
         self.turn.allow(if is_end { width } else { width / 2 });
     }
 

@@ -30,7 +30,7 @@ use crate::{
         test_output,
         verdict::{CheckResult, Outcome, ResolvedConflict},
     },
-    project::attempt::AttemptRecord,
+    project::{attempt::AttemptRecord, merge_attributes::REGENERATED},
     regular_file,
 };
 
@@ -168,8 +168,6 @@ impl SideCommands {
 
 /// How files that conflict are made again, in a slot of the merge queue.
 pub(super) struct Regeneration {
-    /// The commands; the files have their numbers.
-    pub(super) commands: Vec<String>,
     pub(super) runs: Result<SideCommands, String>,
     pub(super) output: PathBuf,
     pub(super) limit: Duration,
@@ -189,11 +187,11 @@ impl Regeneration {
         let mut done = Vec::new();
         for ResolvedConflict { path, command } in files {
             let Some(number) = command.take() else { continue };
-            let Some(given) = number.parse().ok().and_then(|at: usize| self.commands.get(at))
+            let Some((_, given)) = number.parse().ok().and_then(|at: usize| REGENERATED.get(at))
             else {
-                bail!("the settings changed");
+                bail!("no command makes `{path}` again");
             };
-            *command = Some(given.clone());
+            *command = Some((*given).to_owned());
             let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
             if done.contains(&(number.clone(), folder.clone())) {
                 continue;

@@ -29,7 +29,7 @@ use crate::{
             command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
             input::Input,
             open_attempt::OpenAttempt,
-            verified_batch::HeadSpan,
+            verified_work::HeadSpan,
         },
         select::{Policy, SelectionKey, Turn},
     },

@@ -1,5 +1,5 @@
-//! Combines queued work on top of the tip of the target branch, or of what is ahead of it, in a slot
-//! of the merge queue.
+//! Combines queued work with the tip of the target branch, or with what is ahead of it, in a slot of
+//! the merge queue.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         graph::merge::{self, Texts},
-        run::{input::BuiltBatch, verified_batch::BuiltCommit},
+        run::{input::BuiltTrial, verified_work::BuiltCommit},
     },
     project::{
         merge_attributes::MergeAttributes,
@@ -29,87 +29,88 @@ pub(super) struct TrialOrder {
     pub(super) trial_ref: String,
     pub(super) setup: Vec<String>,
     pub(super) onto: CommitId,
-    pub(super) work: Vec<WorkToLand>,
+    /// None to check out the commit alone.
+    pub(super) work: Option<WorkToLand>,
     pub(super) how: IntegrationMethod,
-    pub(super) own: Vec<String>,
     pub(super) attributes: MergeAttributes,
     pub(super) regeneration: Regeneration,
-    /// The file for the diff of a conflict of the first piece of work, with the commits of the other
-    /// side; for these alone if the lines of both sides were kept.
+    /// The file for the diff of a conflict, with the commits of the other side; for these alone if the
+    /// lines of both sides were kept.
     pub(super) conflict: PathBuf,
 }
 
 impl TrialOrder {
     /// Combines the work.
-    pub(super) fn build(&self) -> Result<BuiltBatch> {
+    pub(super) fn build(&self) -> Result<BuiltTrial> {
         let main = Repo::discover(&self.main)?;
         let slot = self.pool.merge(self.slot);
         let tree = self.pool.open(&slot, &self.settings, &self.onto)?;
-        if self.work.is_empty() {
-            tree.integration().check_out(&self.onto)?;
-        }
-        let own: Vec<&str> = self.own.iter().map(String::as_str).collect();
-        let mut built = BuiltBatch::default();
-        let mut tip = self.onto.clone();
-        for WorkToLand { base, head, message, has_new_modules, completion } in &self.work {
-            let work = BranchWork { head, base, message };
-            let integrated = self.integrate(&tree, &tip, &work, &own)?;
-            if let Integrated::Resolved { others: text, .. }
-            | Integrated::Conflict { diff: text, .. } = &integrated
-                && built.commits.is_empty()
-            {
-                let path = &self.conflict;
-                regular_file::write(path, text.as_bytes())
-                    .with_context(|| format!("write `{}`", path.display()))?;
+        let mut trial = match &self.work {
+            Some(work) => self.combine(&main, &tree, work)?,
+            None => {
+                tree.integration().check_out(&self.onto)?;
+                BuiltTrial::default()
             }
-            let (commit, resolved) = match integrated {
-                Integrated::Done(commit) => (commit, Vec::new()),
-                Integrated::Resolved { commit, files, .. } => (commit, files),
-                Integrated::Nothing => (tip.clone(), Vec::new()),
-                Integrated::Conflict { paths, .. } => {
-                    built.conflict = Some(paths);
-                    break;
-                }
-            };
-            let mut rebuilt = None;
-            if commit != *head {
-                main.slots().bring_home(&tree, &commit, &self.trial_ref)?;
-                // After a rebuild, the commits of the branch are those of the work.
-                rebuilt = Some((main.between(&tip, &commit)?, main.diff(&tip, &commit, None)?));
-            }
-            // What lands is what is here now, whatever the verify commands do in the slot.
-            let completed = completion.as_ref().map(|it| it.commit(&main, &commit)).transpose()?;
-            let commit = completed.unwrap_or(commit);
-            main.keep(&self.trial_ref, &commit)?;
-            tree.slot().move_to(&commit)?;
-            if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
-                if !slot_pool::is_of_the_commit(&error) {
-                    return Err(error);
-                }
-                tree.slot().move_to(&tip)?;
-                built.refused = Some(format!("{error:#}"));
-                break;
-            }
-            tip.clone_from(&commit);
-            built.commits.push(BuiltCommit { commit, rebuilt, resolved });
-        }
-        main.keep(&self.trial_ref, &tip)?;
+        };
+        let tip = trial.built.as_ref().map_or(&self.onto, |built| &built.commit);
+        main.keep(&self.trial_ref, tip)?;
         tree.slot().update_submodules(&main)?;
-        built.is_set_up = slot_pool::is_set_up(&tree, &self.setup)?;
-        built.changed = tree.dirty()?.into_keys().collect();
-        Ok(built)
+        trial.is_set_up = slot_pool::is_set_up(&tree, &self.setup)?;
+        trial.changed = tree.dirty()?.into_keys().collect();
+        Ok(trial)
+    }
+
+    fn combine(&self, main: &Repo, tree: &Repo, work: &WorkToLand) -> Result<BuiltTrial> {
+        let (mut trial, onto) = (BuiltTrial::default(), &self.onto);
+        let integrated = self.integrate(tree, work)?;
+        if let Integrated::Resolved { others: text, .. } | Integrated::Conflict { diff: text, .. } =
+            &integrated
+        {
+            let path = &self.conflict;
+            regular_file::write(path, text.as_bytes())
+                .with_context(|| format!("write `{}`", path.display()))?;
+        }
+        let (commit, resolved) = match integrated {
+            Integrated::Done(commit) => (commit, Vec::new()),
+            Integrated::Resolved { commit, files, .. } => (commit, files),
+            Integrated::Nothing => (onto.clone(), Vec::new()),
+            Integrated::Conflict { paths, .. } => {
+                trial.conflict = Some(paths);
+                return Ok(trial);
+            }
+        };
+        let mut rebuilt = None;
+        if commit != work.head {
+            main.slots().bring_home(tree, &commit, &self.trial_ref)?;
+            // After a rebuild, the commits of the branch are those of the work.
+            rebuilt = Some((main.between(onto, &commit)?, main.diff(onto, &commit, None)?));
+        }
+        // What lands is what is here now, whatever the verify commands do in the slot.
+        let completed = work.completion.as_ref().map(|it| it.commit(main, &commit)).transpose()?;
+        let commit = completed.unwrap_or(commit);
+        main.keep(&self.trial_ref, &commit)?;
+        tree.slot().move_to(&commit)?;
+        if work.has_new_modules
+            && let Err(error) = tree.slot().update_submodules(main)
+        {
+            if !slot_pool::is_of_the_commit(&error) {
+                return Err(error);
+            }
+            tree.slot().move_to(onto)?;
+            trial.refused = Some(format!("{error:#}"));
+            return Ok(trial);
+        }
+        trial.built = Some(BuiltCommit { commit, rebuilt, resolved });
+        Ok(trial)
     }
 
     /// Integrates work, and makes the files again whose conflicts are resolved so.
-    fn integrate(
-        &self,
-        tree: &Repo,
-        tip: &CommitId,
-        work: &BranchWork<'_>,
-        own: &[&str],
-    ) -> Result<Integrated> {
+    fn integrate(&self, tree: &Repo, work: &WorkToLand) -> Result<Integrated> {
+        let own: Vec<&str> = work.own.iter().map(String::as_str).collect();
+        let WorkToLand { base, head, message, .. } = work;
+        let work = BranchWork { head, base, message };
         let integrate = |attributes: &Path| {
-            tree.integration().integrate(tip, work, self.how, own, Some(attributes))
+            tree.integration().integrate(&self.onto, &work, self.how, &own, Some(attributes))
         };
         let mut integrated = integrate(&self.attributes.file)?;
         let Integrated::Resolved { commit, files, .. } = &mut integrated else {
@@ -135,6 +136,8 @@ pub(super) struct WorkToLand {
     pub(super) base: CommitId,
     pub(super) head: CommitId,
     pub(super) message: String,
+    /// The paths that are left out of it, relative to the repository.
+    pub(super) own: Vec<String>,
     /// Whether it adds or changes submodules.
     pub(super) has_new_modules: bool,
     /// None in a plain loop, whose graph is not in git.

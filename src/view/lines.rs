@@ -336,12 +336,6 @@ impl EventText for LandingEvent {
                 let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
                 faint(format!("landing {} on {branch} at {onto}", ids(&batch.tasks)))
             }
-            LandingEvent::Split(batch) => {
-                let tasks = counted(batch.tasks.len(), "task");
-                warn(format!(
-                    "{tasks} cannot land together; landing fewer to find the one that fails"
-                ))
-            }
             LandingEvent::MergeHeld(held) => warn(BlockedLanding::of(held).text),
             LandingEvent::CheckoutWaits(waiting) => {
                 let waiting = WaitingWorkView::of(waiting);
@@ -406,7 +400,6 @@ impl EventText for LandingEvent {
             | LandingEvent::VerifyingWhole { .. }
             | LandingEvent::WholeVerified { .. }
             | LandingEvent::Merging(_)
-            | LandingEvent::Split(_)
             | LandingEvent::CheckoutFollowed { .. }
             | LandingEvent::BranchRenamed { .. }
             | LandingEvent::TipCarried { .. } => None,

@@ -1,7 +1,7 @@
 //! Isolated attempts and the merge queue, on real repositories. The agents run the script that a
 //! test has written for them. [`sound`] checks the repository after each scene.
 
-use std::{env, fs, path::Path};
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -207,12 +207,15 @@ fn lines_that_two_attempts_add_at_one_place_are_both_kept() {
     }
 }
 
-/// A scene of two tasks that each add a line to `parts`, and make `all.lock` of it.
-fn makes_a_lock_file(more: &str, lock: &str) -> TestProject {
+/// A scene of two tasks that each add a line to `parts`, and make `poetry.lock` of it; `tool` is what
+/// `poetry` does.
+fn makes_a_lock_file(more: &str, tool: &str) -> TestProject {
+    let lock = "cat -n \"$(git rev-parse --show-toplevel)/parts\" > \
+                \"$(git rev-parse --show-toplevel)/sub/poetry.lock\"\n";
     let graph = "tasks: [{id: a, max_attempts: 1}, {id: b, max_attempts: 1}]\n";
     let verify = "verify: ['sh lock.sh && git diff --exit-code', 'test ! -e stray']\n";
     let trial = stage(graph, &format!("{verify}{more}")).file("lock.sh", lock);
-    let trial = trial.file("parts", "first\n").file("sub/all.lock", "1 first\n");
+    let trial = trial.file("parts", "first\n").file("sub/poetry.lock", "1 first\n");
     for id in ["a", "b"] {
         let work = format!("echo {id} >> parts; (cd sub && sh ../lock.sh); work");
         tell(&trial, &format!("{id}-1"), &format!("together 2; {work}"));
@@ -222,46 +225,49 @@ fn makes_a_lock_file(more: &str, lock: &str) -> TestProject {
             &format!("grep -q {id} parts || echo {id} >> parts; {work}"),
         );
     }
-    trial
+    let folder = trial.dir().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("poetry"), format!("#!/bin/sh\n{tool}\n")).unwrap();
+    fs::set_permissions(folder.join("poetry"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    trial.env("PATH", &path)
 }
 
 #[test]
 fn a_lock_file_that_a_tool_makes_again_is_no_conflict() {
-    let lock = "cat -n \"$(git rev-parse --show-toplevel)/parts\" > \
-                \"$(git rev-parse --show-toplevel)/sub/all.lock\"\n";
-    let command = "sh ../lock.sh && touch ../stray";
-    for form in ["rebase", "merge", "squash"] {
-        let more = format!("merge: {form}\nregenerate: {{all.lock: '{command}'}}\n");
-        let trial = makes_a_lock_file(&more, lock);
+    let command = "poetry lock --no-interaction";
+    for form in ["rebase", "merge"] {
+        let more = format!("merge: {form}\n");
+        let trial = makes_a_lock_file(&more, "sh ../lock.sh && touch ../stray");
         completes(&trial);
         assert_eq!(trial.lines("started").len(), 2, "{form}");
-        let made = trial.git(&["show", "main:sub/all.lock"]);
+        let made = trial.git(&["show", "main:sub/poetry.lock"]);
         assert_eq!(made.lines().count(), 3, "{made}");
         let last = trial.lines("completed").remove(1);
-        let resolved = json!([{"path": "parts"}, {"path": "sub/all.lock", "command": command}]);
+        let resolved = json!([{"path": "parts"}, {"path": "sub/poetry.lock", "command": command}]);
         assert_eq!(last["merge"]["resolved"], resolved, "{form}");
-        assert!(last["why"].as_str().unwrap().contains("`sub/all.lock` made again by"), "{last}");
+        assert!(
+            last["why"].as_str().unwrap().contains("`sub/poetry.lock` made again by"),
+            "{last}"
+        );
     }
 }
 
 /// Nor one that hangs.
 #[test]
 fn a_command_that_does_not_make_a_file_again_leaves_the_conflict() {
-    let lock = "cat -n \"$(git rev-parse --show-toplevel)/parts\" > \
-                \"$(git rev-parse --show-toplevel)/sub/all.lock\"\n";
     let hangs = "exec sleep 600";
-    for (command, said) in [
+    for (tool, said) in [
         ("echo no network; exit 7", "exited with code 7: no network"),
         (hangs, "at its limit of 10s"),
     ] {
-        let more = format!("verify_timeout: 10s\nregenerate: {{all.lock: '{command}'}}\n");
-        let trial = makes_a_lock_file(&more, lock);
+        let trial = makes_a_lock_file("verify_timeout: 10s\n", tool);
         completes(&trial);
         let failed = trial.lines("failed");
         let [failed] = &failed[..] else { panic!("{failed:?}") };
         assert_eq!(
             (&failed["verdict"], &failed["merge"]["paths"]),
-            (&json!("conflict"), &json!(["parts", "sub/all.lock"]))
+            (&json!("conflict"), &json!(["parts", "sub/poetry.lock"]))
         );
         let told = prompt(&trial, &format!("{}-2", failed["task_id"].as_str().unwrap()));
         assert!(told.contains(said) && told.contains("<<<<<<<"), "{told}");
@@ -892,7 +898,7 @@ fn every_form_of_merge_brings_the_same_work() {
         let works = if *how == "rebase" { 4 } else { 2 };
         assert_eq!(since - before, works + 2, "{how}: two commits complete the tasks");
     };
-    each(3, &["rebase", "merge", "squash"], work);
+    each(2, &["rebase", "merge"], work);
 }
 
 /// An agent's copy of the graph counts for its own task and does not land.

@@ -51,6 +51,11 @@ const CORE: &str = "ralph-dag-core";
 
 /// All known bugs.
 const BUGS: &[KnownBug] = &[
+    // Work lands whose verify commands ran on another commit.
+    KnownBug {
+        name: "believe-checks-of-another-commit",
+        caught_by: Unit(CORE, "only_commands_that_passed_on_the_last_commit_are_a_proof"),
+    },
     // A `DONE` file that was there before an attempt counts as its report.
     KnownBug {
         name: "believe-an-old-report",
@@ -113,9 +118,7 @@ const BUGS: &[KnownBug] = &[
     // After a conflict, the worktree for merges stays at the work that conflicts.
     KnownBug {
         name: "leave-head-at-the-conflict",
-        caught_by: Integration(
-            "landing::work_before_a_conflict_is_not_sent_back_for_the_conflicting_work",
-        ),
+        caught_by: Unit(PROGRAM, "a_conflict_is_reported_and_cleaned_up"),
     },
     // A stopped process gets SIGTERM without SIGCONT and never handles it.
     KnownBug { name: "no-continue", caught_by: Unit(PROGRAM, "a_stopped_child_ends_on_term") },
@@ -148,13 +151,6 @@ const BUGS: &[KnownBug] = &[
     KnownBug {
         name: "wait-for-the-end-of-output",
         caught_by: Integration("matrix::every_fault_comes_to_what_is_promised"),
-    },
-    // After a conflict, the work before it is verified on the work that conflicts, and lands.
-    KnownBug {
-        name: "verify-at-the-conflict",
-        caught_by: Integration(
-            "landing::work_before_a_conflict_is_not_verified_on_the_conflicting_work",
-        ),
     },
 ];
 

@@ -55,8 +55,6 @@ fn every_setting_is_shown_with_its_origin() {
     max_tokens          none                                default
     max_wait            6h                                  default
     merge               rebase                              default
-    merge_strict        []                                  default
-    merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
     on_orphans          kill                                default
     onto                none                                default
@@ -65,9 +63,7 @@ fn every_setting_is_shown_with_its_origin() {
     proof               report                              default
     proof_timeout       30m                                 default
     protect             []                                  default
-    queue               parallel                            default
     redact              true                                default
-    regenerate          {}                                  default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
     review              none                                default
@@ -85,7 +81,6 @@ fn every_setting_is_shown_with_its_origin() {
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
     verify_baseline     false                               default
     verify_exclusive    false                               default
-    verify_jobs         0                                   default
     verify_on           none                                default
     verify_timeout      15m                                 default
     "#);

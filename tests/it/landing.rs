@@ -9,7 +9,7 @@ use crate::{
     support::{TestProject, each, wait_for},
 };
 
-const FORMS: &[&str] = &["rebase", "merge", "squash"];
+const FORMS: &[&str] = &["rebase", "merge"];
 
 /// Runs until `a` is verified on a tip that a person moved, lets `b` and `c` queue behind it in
 /// this order, and goes on to the end.
@@ -30,14 +30,11 @@ fn b_and_c_behind_a(trial: TestProject) -> TestProject {
     trial
 }
 
-/// The same with a `c` that conflicts with `b`, so that the next trial is of `b` alone.
+/// The same with a `c` that conflicts with `b`.
 fn b_before_a_conflict(trial: TestProject) -> TestProject {
     let trial = trial.file("tests/hold.sh", HOLD);
     tell(&trial, "c-1", "await c; put line 'by c'; work");
-    let trial = b_and_c_behind_a(trial);
-    let batches: Vec<_> = trial.lines("merging").iter().map(|it| it["tasks"].clone()).collect();
-    assert!(batches.contains(&json!(["b", "c"])), "{batches:?}");
-    trial
+    b_and_c_behind_a(trial)
 }
 
 /// `a` and `b` fail together. At the head of `c`, which has neither, everything passes.
@@ -46,7 +43,7 @@ fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
     let only_one = "[ \"$(cat of-a of-b 2> /dev/null | grep -c first)\" -lt 2 ]\n";
     let work = |form: &&str| {
         let graph = "tasks: [{id: a}, {id: b}, {id: c}]\n";
-        let trial = stage(graph, &format!("jobs: 3\nqueue: batch\nmerge: {form}\n"));
+        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
         let trial = trial.file("tests/only-one.sh", only_one);
         tell(&trial, "a", "await a; put of-a first; work");
         tell(&trial, "b-1", "await b; put of-b first; put line 'by b'; work");
@@ -58,34 +55,7 @@ fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
         assert_eq!((&failed["task_id"], &failed["merge"]["result"]), (&json!("b"), &json!("red")));
         assert_eq!(landed(&trial, "of-b"), "second\n", "{form}");
     };
-    each(3, FORMS, work);
-}
-
-/// The work of `c` breaks what verifies `b`, which lands before it: also the next attempts at `c` must pass
-/// that.
-#[test]
-fn what_a_task_broke_of_another_verifies_its_next_attempts() {
-    let needs = "test ! -e of-c || test -e fix";
-    let graph =
-        format!("tasks: [{{id: a}}, {{id: b, verify: '{needs}'}}, {{id: c, verify: 'true'}}]\n");
-    let trial = stage(&graph, "jobs: 3\nqueue: batch\n").file("tests/hold.sh", HOLD);
-    tell(&trial, "a", "await a; work");
-    tell(&trial, "b", "await b; work");
-    tell(&trial, "c-1", "await c; put of-c 1; work");
-    tell(&trial, "c-2", "put unrelated 1; work");
-    tell(&trial, "c-3", "put fix 1; work");
-    let trial = b_and_c_behind_a(trial);
-    let failed = trial.lines("failed");
-    let of = |number: usize| (&failed[number]["task_id"], &failed[number]["verdict"]);
-    assert_eq!(failed.len(), 2, "{failed:?}");
-    assert_eq!(failed[0]["merge"]["result"], "red");
-    for number in [0, 1] {
-        assert_eq!(of(number), (&json!("c"), &json!("verify-failed")));
-        assert_eq!(failed[number]["verify"].as_array().unwrap().last().unwrap()["command"], needs);
-    }
-    let told = fs::read_to_string(trial.sign("prompt-c-2")).unwrap();
-    assert!(told.contains(needs), "{told}");
-    assert_eq!(landed(&trial, "fix"), "1\n");
+    each(2, FORMS, work);
 }
 
 /// The verify command of `b` fails at the head of `c`, and passes on what is tried.
@@ -93,7 +63,7 @@ fn what_a_task_broke_of_another_verifies_its_next_attempts() {
 fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
     let work = |form: &&str| {
         let graph = "tasks: [{id: a}, {id: b, verify: test -e of-b}, {id: c}]\n";
-        let trial = stage(graph, &format!("jobs: 3\nqueue: batch\nmerge: {form}\n"));
+        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
         tell(&trial, "a", "await a; work");
         tell(&trial, "b", "await b; put of-b 1; put line 'by b'; work");
         tell(&trial, "c-2", "put line 'by b and c'; work");
@@ -102,7 +72,7 @@ fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
         assert_eq!(trial.lines("failed")[0]["merge"]["result"], "conflict");
         assert_eq!(landed(&trial, "line"), "by b and c\n");
     };
-    each(3, FORMS, work);
+    each(2, FORMS, work);
 }
 
 /// A verify command that moves HEAD in the worktree of the attempt only: its result there does not
@@ -131,7 +101,7 @@ fn a_verify_command_that_moves_head_holds_landing() {
         assert_eq!(trial.lines("merge_held").len(), 1);
         assert_eq!(trial.lines("failed").len(), 0, "it is no verdict on the work");
     };
-    each(3, FORMS, work);
+    each(2, FORMS, work);
 }
 
 /// The next run judges such work as its agent left it, not as the verify command did.

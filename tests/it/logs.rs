@@ -163,7 +163,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("agent_ended", "a", r#""attempt":1,"outcome":"exited","exit_code":0,"duration_seconds":5.0"#),
     ("queued", "a", r#""attempt":1,"waiting":2"#),
     ("merging", "a", r#""branch":"main","onto":"b","tasks":["a","b"]"#),
-    ("split", "a", r#""branch":"main","onto":"b","tasks":["a"]"#),
     ("merge_held", "a", r#""branch":"main","why":"git failed""#),
     ("checkout_waits", "", r#""branch":"main","checkout":"/r","tasks":["a"],"paths":["x"]"#),
     ("checkout_followed", "", r#""branch":"main","commit":"b""#),

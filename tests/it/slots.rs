@@ -21,7 +21,7 @@ fn stage(more: &str) -> TestProject {
 
 /// A repository in which the work of two attempts has landed, with their slots.
 fn landed() -> TestProject {
-    let trial = stage("verify: [\"true\"]\nverify_jobs: 1\n").agent("commit");
+    let trial = stage("verify: [\"true\"]\nverify_exclusive: true\n").agent("commit");
     trial.run(["run", "-q"]);
     trial
 }

@@ -61,8 +61,6 @@ pub enum IntegrationMethod {
     /// If the base of the branch is no longer in the target, the commits are replayed: a merge
     /// would bring back what was removed from the target.
     Merge,
-    /// All changes become one commit.
-    Squash,
 }
 
 /// The work of one branch.
@@ -171,12 +169,8 @@ impl Integration<'_> {
             Integrated::Done(_) | Integrated::Nothing => {}
         }
         if matches!(integrated, Integrated::Conflict { .. })
-            && (crate::core::known_bug::is_on("leave-head-at-the-conflict")
-                || crate::core::known_bug::is_on("verify-at-the-conflict"))
+            && !crate::core::known_bug::is_on("leave-head-at-the-conflict")
         {
-            return Ok(integrated);
-        }
-        if matches!(integrated, Integrated::Conflict { .. }) {
             // Git returns to the head of the branch when it aborts a rebase.
             self.slot().detach_at(onto)?;
         }
@@ -260,17 +254,12 @@ impl Integration<'_> {
         let has_merges = links.iter().any(|link| link.parents.len() > 1);
         let is_based = self.is_ancestor(piece.base, onto)?;
         let git = self.calls(attributes);
-        match how {
-            IntegrationMethod::Merge if is_based => self.merge(&git, onto, piece, own),
-            IntegrationMethod::Rebase if is_based && has_merges => {
-                self.merge(&git, onto, piece, own)
-            }
-            IntegrationMethod::Rebase | IntegrationMethod::Merge if !has_merges => {
-                self.replay(&git, onto, first.parents.first().map(CommitId::as_str), piece.head)
-            }
-            IntegrationMethod::Rebase | IntegrationMethod::Merge | IntegrationMethod::Squash => {
-                self.squash(&git, onto, piece, own)
-            }
+        if is_based && (has_merges || how == IntegrationMethod::Merge) {
+            self.merge(&git, onto, piece, own)
+        } else if has_merges {
+            self.squash(&git, onto, piece, own)
+        } else {
+            self.replay(&git, onto, first.parents.first().map(CommitId::as_str), piece.head)
         }
     }
 
@@ -482,8 +471,7 @@ mod tests {
     use crate::adapters::git::pin::IDENTITY;
     use crate::adapters::git::tests::{TestSlots, said, without_library};
 
-    const HOWS: [IntegrationMethod; 3] =
-        [IntegrationMethod::Rebase, IntegrationMethod::Merge, IntegrationMethod::Squash];
+    const HOWS: [IntegrationMethod; 2] = [IntegrationMethod::Rebase, IntegrationMethod::Merge];
 
     /// A slot `1` to work in, and one to merge in.
     struct IntegratePlace {
@@ -590,10 +578,7 @@ mod tests {
                 !fits(&first, &head, IntegrationMethod::Rebase, &["x", "c"]),
                 "an own file is changed"
             );
-            assert!(
-                !fits(&first, &head, IntegrationMethod::Squash, &[])
-                    && !fits(&first, &head, IntegrationMethod::Merge, &[])
-            );
+            assert!(!fits(&first, &head, IntegrationMethod::Merge, &[]));
             assert!(
                 !fits(&head, &head, IntegrationMethod::Rebase, &[]),
                 "there is nothing to bring"
@@ -604,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_integrated_in_three_forms() {
+    fn work_is_integrated_in_two_forms() {
         for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
             let Some(trees) = TestSlots::with(options) else { continue };
             let place = IntegratePlace::of(trees);
@@ -635,17 +620,13 @@ mod tests {
             let merged = place.done(&onto, &head, IntegrationMethod::Merge, &[]);
             assert_eq!(place.history(&merged), "All of it < d < First");
             assert_eq!(place.parents(&merged), format!("{onto} {head}"));
-            let squashed = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
-            assert_eq!(place.parents(&squashed), onto);
             let trailers = "--format=%s %(trailers:key=Ralph-Task)";
-            for commit in [&merged, &squashed] {
-                assert_eq!(
-                    place.trees.git(&place.merger, &["log", "-1", trailers, commit]),
-                    "All of it Ralph-Task: x"
-                );
-            }
+            assert_eq!(
+                place.trees.git(&place.merger, &["log", "-1", trailers, &merged]),
+                "All of it Ralph-Task: x"
+            );
             let tree = |commit: &str| place.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
-            assert_eq!((tree(&rebased), tree(&merged)), (tree(&squashed), tree(&rebased)));
+            assert_eq!(tree(&rebased), tree(&merged));
             // Work that is in the target is not integrated twice.
             for how in HOWS {
                 assert_eq!(place.bring(&rebased, &head, how, &[]), Integrated::Nothing, "{how:?}");
@@ -685,7 +666,7 @@ mod tests {
         let long = "\u{fc}ber\n".repeat(15_000);
         let head = place.work("a", &long);
         let Integrated::Conflict { diff, .. } =
-            place.bring(&onto, &head, IntegrationMethod::Squash, &[])
+            place.bring(&onto, &head, IntegrationMethod::Merge, &[])
         else {
             panic!("no conflict");
         };
@@ -878,7 +859,6 @@ mod tests {
                 IntegrationMethod::Merge => {
                     assert_eq!(place.parents(&done), format!("{onto} {head}"));
                 }
-                IntegrationMethod::Squash => assert_eq!(place.parents(&done), onto),
             }
             for one in ["list -ralph-keep-added", "list merge", "list -merge", "list merge=x"] {
                 let strict = bring(&onto, how, &format!("{all}{one}\n"));
@@ -956,7 +936,7 @@ mod tests {
         fs::write(root.join("a"), "target\n").unwrap();
         fs::write(root.join("fits"), "half\n").unwrap();
         fs::write(root.join("report"), "of the tests\n").unwrap();
-        place.done(&onto, &fits, IntegrationMethod::Squash, &[]);
+        place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
         assert_eq!((&*kept("fits"), &*kept("report")), ("half", "of the tests"));
         assert!(!root.join("report").exists());
         // An incomplete state of a rebase.
@@ -993,9 +973,6 @@ mod tests {
                 "{how:?}"
             );
         }
-        // A single commit has the state that the branch came to.
-        let done = place.done(&onto, &head, IntegrationMethod::Squash, &[]);
-        assert_eq!(place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]), "b\nc");
     }
 
     #[test]
@@ -1015,6 +992,6 @@ mod tests {
             let done = place.done(&onto, &head, how, &[]);
             place.trees.git(&place.merger, &["log", "-1", "--format=%an %cn", &done])
         };
-        assert_eq!(HOWS.map(who), ["A P", "P P", "P P"]);
+        assert_eq!(HOWS.map(who), ["A P", "P P"]);
     }
 }

@@ -23,8 +23,6 @@ pub enum LandingEvent {
     /// The merge queue tries the work of these tasks, on top of the target branch and of what is
     /// queued before it.
     Merging(Batch),
-    /// The batch failed; a smaller one is tried.
-    Split(Batch),
     /// Nothing can land, for this reason.
     MergeHeld(Held),
     /// Work has landed, and the branch and its checkout do not have it yet: something of a person's

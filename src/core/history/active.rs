@@ -414,7 +414,6 @@ mod tests {
             ("b", queued(1)),
             ("a", queued(2)),
             ("b", LandingEvent::Merging(batch(&["b", "a"])).into()),
-            ("b", LandingEvent::Split(batch(&["b", "a"])).into()),
             ("b", LandingEvent::Merging(batch(&["b"])).into()),
             ("", LandingEvent::MergeHeld(held.clone()).into()),
         ]);
@@ -426,7 +425,6 @@ mod tests {
         a preparing, b queued, c preparing
         a queued, b queued, c preparing
         a landing, b landing, c preparing
-        a queued, b queued, c preparing
         a queued, b landing, c preparing
         a queued, b queued, c preparing
         ");

@@ -86,10 +86,6 @@ pub struct TaskHistory {
     /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(skip_serializing_if = "is_default")]
     pub answers: Vec<Answer>,
-    /// Commands that verify work of others in the target branch and that its own work made fail there,
-    /// until it is complete or reset.
-    #[serde(skip_serializing_if = "is_default")]
-    pub owed: Vec<String>,
     /// How often a reviewer sent its work back, until it is complete or reset.
     #[serde(skip_serializing_if = "is_default")]
     pub rejected: u32,
@@ -194,7 +190,6 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     commits: Vec::new(),
     added: Vec::new(),
     answers: Vec::new(),
-    owed: Vec::new(),
     collided: Vec::new(),
     rejected: 0,
     asks: false,
@@ -259,12 +254,6 @@ impl TaskHistory {
             self.left.clone_from(&ended.pinned);
         }
         self.spend = self.spend.plus(spend);
-        if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
-            (&ended.evidence.merge, ended.evidence.red())
-            && !self.owed.contains(&red.command)
-        {
-            self.owed.push(red.command.clone());
-        }
         if let Some(Merge::Conflict { paths, .. }) = &ended.evidence.merge {
             self.collided.extend(paths.iter().cloned());
             self.collided.sort();
@@ -285,7 +274,6 @@ impl TaskHistory {
             self.commits.clone_from(&ended.evidence.commits);
             self.added.clear();
             self.answers.clear();
-            self.owed.clear();
             self.collided.clear();
             self.rejected = 0;
         } else if ended.verdict == Verdict::Rejected {
@@ -371,7 +359,6 @@ impl TaskHistory {
         (self.stuck, self.spend) = (false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;
-        self.owed.clear();
         self.rejected = 0;
     }
 

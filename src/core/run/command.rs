@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::verified_batch::{HeadSpan, VerifiedBatch, WorkLanding};
+use super::verified_work::{HeadSpan, VerifiedWork, WorkLanding};
 use crate::{
     agents::transcript::Usage,
     commit_id::CommitId,
@@ -264,20 +264,19 @@ pub enum SlotCommand {
 /// A step of the merge queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LandingCommand {
-    /// Combine the work of these attempts on top of a commit, in a slot of the merge queue. The first
-    /// attempt stands for the trial.
+    /// Combine the work of an attempt with a commit below it, in a slot of the merge queue.
     Build {
         /// The commit.
         onto: CommitId,
-        /// The attempts, in order.
-        members: Vec<AttemptId>,
+        /// The attempt.
+        id: AttemptId,
         /// The number of the slot.
         slot: usize,
     },
     /// Check a commit out, in the slot in which the work of an attempt was tried.
     CheckOut {
         /// The attempt.
-        leader: AttemptId,
+        id: AttemptId,
         /// The commit.
         onto: CommitId,
         /// The number of the slot.
@@ -285,10 +284,10 @@ pub enum LandingCommand {
     },
     /// Write the commit that is about to land, and what was found of it, into the record of an attempt.
     Record(AttemptId, Box<WorkLanding>),
-    /// Move a branch to the last commit of a batch.
+    /// Move a branch to the last commit of verified work.
     Land {
-        /// The batch.
-        batch: VerifiedBatch,
+        /// The work.
+        verified: VerifiedWork,
         /// The number of the slot in which it was verified.
         slot: usize,
     },

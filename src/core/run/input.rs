@@ -8,7 +8,7 @@ use super::{
     command::{AttemptId, PendingResult, ProcessEnd},
     open_attempt::OpenAttempt,
     process_watch::ProcessLimits,
-    verified_batch::BuiltCommit,
+    verified_work::BuiltCommit,
 };
 use crate::{
     event::{ChildrenLeft, Event},
@@ -119,8 +119,7 @@ pub enum Input {
         unpinned: Vec<String>,
     },
     /// The work of a trial is combined, or the commit without it is checked out; or an error occurred.
-    /// The attempt is the first one.
-    Built(AttemptId, Result<BuiltBatch, String>),
+    Built(AttemptId, Result<BuiltTrial, String>),
     /// The result of moving the tip.
     Landed(Result<LandOutcome, String>),
     /// A signal that asks the run to stop: its number and its name.
@@ -161,14 +160,14 @@ pub struct FoundAttempt {
     pub landed: Option<Box<Evidence>>,
 }
 
-/// A batch that the merge queue has built.
+/// A trial that the merge queue has built.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BuiltBatch {
-    /// The work of each attempt that merges without a conflict, in order.
-    pub commits: Vec<BuiltCommit>,
-    /// The conflict of the next attempt: the files, and the file that contains the diff.
+pub struct BuiltTrial {
+    /// The work, if it merges without a conflict; none also where the commit without it was checked out.
+    pub built: Option<BuiltCommit>,
+    /// The files of its conflict.
     pub conflict: Option<Vec<String>>,
-    /// The reason why the work of the next attempt cannot be tried.
+    /// The reason why it cannot be tried.
     pub refused: Option<String>,
     /// The files of the worktree for merges that differ from the last commit, which is its HEAD.
     pub changed: Vec<String>,

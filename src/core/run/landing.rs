@@ -3,8 +3,7 @@
 //! Queued work is tried in trials, each on top of the one before and the first on the tip of the
 //! target branch, many at once. They land in order. One that fails leaves the queue, and those that
 //! were on top of it are tried again without it; why it failed is a question, answered beside the
-//! queue. Where verify commands run one at a time, a trial combines several pieces of work, and is
-//! split if it fails.
+//! queue.
 
 mod question;
 mod trial;
@@ -18,22 +17,19 @@ use std::{
 use super::{
     Situation,
     command::{AttemptId, LandingCommand, RunCommand, TrialRun},
-    input::{BuiltBatch, LandOutcome},
-    verified_batch::{CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
+    input::{BuiltTrial, LandOutcome},
+    verified_work::{CheckedCommand, Unproven, VerifiedWork, VerifyRun},
 };
 use crate::{
     commit_id::CommitId,
-    event::{CheckEvent, Held, LandingEvent},
+    event::{Batch, CheckEvent, Held, LandingEvent},
     isolation::free_number,
     verdict::{CheckResult, Merge},
     whole::ProvenTip,
 };
 use question::{Known, Question};
 pub(super) use trial::{EndedLanding, LandingNext, QueuedWork, TrialChecks};
-use trial::{QueueTrial, TrialStage, batch_of, emit, ended, landings, required};
-
-/// The most pieces of work in one trial.
-const BATCH: usize = 16;
+use trial::{QueueTrial, TrialStage, emit, ended, landing, required};
 
 /// The pause before another step after one that failed.
 const RETRY: Duration = Duration::from_secs(10);
@@ -44,16 +40,13 @@ pub struct LandingQueue {
     /// In order: each is on top of the one before it.
     trials: Vec<QueueTrial>,
     waiting: VecDeque<QueuedWork>,
-    /// The number of entries at the front of `waiting` that fail together on the current tip, and the
-    /// command that fails with them.
-    suspects: Option<(usize, String)>,
     /// The trials whose result no longer counts, until their command has ended.
     ending: Vec<QueueTrial>,
     /// The work whose verify command failed, until it is known why.
     questions: Vec<Question>,
     /// What is known of commits.
     known: Known,
-    /// The tip of the last trial, if its commands did not run on the batch.
+    /// The tip of the last trial, if its commands did not run on its work.
     strayed: Option<CommitId>,
     /// What blocked landing at the last step.
     held: Option<Held>,
@@ -67,18 +60,9 @@ pub struct LandingQueue {
     proven: Option<ProvenTip>,
 }
 
-/// How trials are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// How many trials are verified at once.
-    pub width: usize,
-    /// Whether a trial combines several pieces of work.
-    pub batches: bool,
-}
-
 impl LandingQueue {
     fn all(&self) -> impl Iterator<Item = &QueuedWork> {
-        let tried = self.trials.iter().chain(&self.ending).flat_map(|trial| &trial.members);
+        let tried = self.trials.iter().chain(&self.ending).map(|trial| &trial.work);
         tried.chain(self.questions.iter().map(|question| &question.work)).chain(&self.waiting)
     }
 
@@ -111,7 +95,7 @@ impl LandingQueue {
 
     /// The slots in use, each with the attempt whose commands run there.
     fn slots(&self) -> impl Iterator<Item = (&AttemptId, usize)> {
-        let trials = self.trials.iter().chain(&self.ending).map(|it| (&it.leader().id, it.slot));
+        let trials = self.trials.iter().chain(&self.ending).map(|it| (&it.work.id, it.slot));
         trials.chain(self.questions.iter().map(|it| (&it.work.id, it.slot)))
     }
 
@@ -133,7 +117,7 @@ impl LandingQueue {
             Some(TrialStage::Landing(_)) => false,
             Some(TrialStage::Passed(_)) => true,
             Some(TrialStage::Building | TrialStage::Verifying { .. }) | None => {
-                self.answerable().is_some() || self.next(sit.queue).is_some()
+                self.answerable().is_some() || self.next(sit.queue_width).is_some()
             }
         };
         self.all().next().filter(|_| is_due).map(|work| work.target.as_str())
@@ -160,45 +144,25 @@ impl LandingQueue {
         self.all().count()
     }
 
-    /// Puts work back to the front, in its order.
-    fn put_back(&mut self, members: Vec<QueuedWork>) {
-        members.into_iter().rev().for_each(|work| self.waiting.push_front(work));
-    }
-
     /// Whether work is being combined somewhere.
     fn is_building(&self) -> bool {
         let mut trials = self.trials.iter().chain(&self.ending);
         trials.any(QueueTrial::is_building) || self.questions.iter().any(Question::is_building)
     }
 
-    /// The first entry of `waiting` to try next and how many from there, if a trial may begin.
-    fn next(&self, limits: QueueLimits) -> Option<(usize, usize)> {
+    /// The entry of `waiting` to try next, if a trial may begin; at most `width` are verified at once.
+    fn next(&self, width: usize) -> Option<usize> {
         let is_verifying =
             |trial: &&QueueTrial| matches!(trial.stage, TrialStage::Verifying { .. });
-        let is_full = if limits.batches {
-            !self.trials.is_empty()
-        } else {
-            self.trials.iter().filter(is_verifying).count() >= limits.width
-        };
-        if is_full || self.is_building() {
+        if self.trials.iter().filter(is_verifying).count() >= width || self.is_building() {
             return None;
         }
-        let ahead: BTreeSet<&AttemptId> =
-            self.trials.iter().flat_map(|trial| &trial.members).map(|work| &work.id).collect();
-        let branch = self.trials.first().map(|trial| &trial.leader().target);
-        let may = |work: &QueuedWork| {
+        let ahead: BTreeSet<&AttemptId> = self.trials.iter().map(|trial| &trial.work.id).collect();
+        let branch = self.trials.first().map(|trial| &trial.work.target);
+        self.waiting.iter().position(|work| {
             branch.is_none_or(|branch| *branch == work.target)
                 && work.after.iter().all(|id| !ahead.contains(id))
-        };
-        let first = self.waiting.iter().position(may)?;
-        let most = match &self.suspects {
-            _ if !limits.batches => 1,
-            None => BATCH,
-            Some((suspects, _)) => (suspects / 2).max(1),
-        };
-        let target = &self.waiting[first].target;
-        let rest = self.waiting.range(first..).take(most);
-        Some((first, rest.take_while(|work| work.target == *target && may(work)).count()))
+        })
     }
 
     /// Takes the next step, with the work on top of `tip`; `is_alone` as in
@@ -218,7 +182,6 @@ impl LandingQueue {
         if self.trials.first().is_some_and(|trial| trial.onto != *tip) {
             // Others have moved the branch: what failed may pass now.
             next.cancel = self.dissolve(0);
-            self.suspects = None;
         }
         if matches!(self.trials.first(), Some(QueueTrial { stage: TrialStage::Passed(_), .. })) {
             return next.and(self.land().into());
@@ -226,8 +189,8 @@ impl LandingQueue {
         if let Some(at) = self.answerable() {
             return next.and(self.answer(at, tip));
         }
-        if let Some((first, count)) = self.next(sit.queue) {
-            next.commands.extend(self.build(first, count, tip, sit));
+        if let Some(work) = self.next(sit.queue_width).and_then(|at| self.waiting.remove(at)) {
+            next.commands.extend(self.build(work, tip, sit));
         }
         next
     }
@@ -240,58 +203,52 @@ impl LandingQueue {
             match &trial.stage {
                 TrialStage::Building => self.ending.push(trial),
                 TrialStage::Verifying { .. } => {
-                    cancel.push(trial.leader().id.clone());
+                    cancel.push(trial.work.id.clone());
                     self.ending.push(trial);
                 }
-                TrialStage::Passed(_) | TrialStage::Landing(_) => back.extend(trial.members),
+                TrialStage::Passed(_) | TrialStage::Landing(_) => back.push(trial.work),
             }
         }
-        self.put_back(back);
+        back.into_iter().rev().for_each(|work| self.waiting.push_front(work));
         cancel
     }
 
     /// Notes that what a trial did has ended whose result no longer counts. Whether this was one.
-    pub(super) fn has_ended(&mut self, leader: &AttemptId) -> bool {
-        let at = self.ending.iter().position(|trial| trial.leader().id == *leader);
+    pub(super) fn has_ended(&mut self, id: &AttemptId) -> bool {
+        let at = self.ending.iter().position(|trial| trial.work.id == *id);
         let ended = at.map(|at| self.ending.remove(at));
         let is_one = ended.is_some();
-        self.put_back(ended.map_or_else(Vec::new, |trial| trial.members));
+        ended.into_iter().for_each(|trial| self.waiting.push_front(trial.work));
         is_one
     }
 
-    /// Returns the commands that build a trial of waiting entries on the last trial or the tip.
-    fn build(
-        &mut self,
-        first: usize,
-        count: usize,
-        tip: &CommitId,
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
+    /// Returns the commands that build a trial of this work on the last trial or the tip.
+    fn build(&mut self, work: QueuedWork, tip: &CommitId, sit: &Situation<'_>) -> Vec<RunCommand> {
         let onto = self.trials.last().and_then(QueueTrial::tip).unwrap_or(tip).clone();
         let slot = free_number(self.slots().map(|(_, slot)| slot));
-        let members: Vec<QueuedWork> = self.waiting.drain(first..first + count).collect();
-        let merging = emit(&members[0], LandingEvent::Merging(batch_of(&members, &onto)));
-        let ids = members.iter().map(|work| work.id.clone()).collect();
-        let (stage, began) = (TrialStage::Building, sit.now);
-        self.trials.push(QueueTrial { members, onto: onto.clone(), slot, began, stage });
-        vec![merging, LandingCommand::Build { onto, members: ids, slot }.into()]
+        let (branch, tasks) = (work.target.clone(), vec![work.id.task_id.clone()]);
+        let merging = LandingEvent::Merging(Batch { branch, onto: onto.clone(), tasks });
+        let merging = emit(&work, merging);
+        let (id, stage, began) = (work.id.clone(), TrialStage::Building, sit.now);
+        self.trials.push(QueueTrial { work, onto: onto.clone(), slot, began, stage });
+        vec![merging, LandingCommand::Build { onto, id, slot }.into()]
     }
 
     /// Handles what was built for the trial of an attempt. `lands` says whether it can still land.
     pub(super) fn built(
         &mut self,
-        leader: &AttemptId,
-        built: Result<BuiltBatch, String>,
+        id: &AttemptId,
+        built: Result<BuiltTrial, String>,
         lands: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        if self.has_ended(leader) {
+        if self.has_ended(id) {
             return LandingNext::default();
         }
-        let Some(at) = self.trials.iter().position(|it| it.leader().id == *leader) else {
-            return self.built_base(leader, built, lands, sit);
+        let Some(at) = self.trials.iter().position(|it| it.work.id == *id) else {
+            return self.built_base(id, built, lands, sit);
         };
-        let branch = self.trials[at].leader().target.clone();
+        let branch = self.trials[at].work.target.clone();
         let built = match built {
             Ok(built) => built,
             Err(why) => {
@@ -299,40 +256,31 @@ impl LandingQueue {
                 return next.and(self.hold(Held { branch, why }, sit).into());
             }
         };
-        let BuiltBatch { commits, conflict, refused, changed, is_set_up } = built;
-        let trial = &mut self.trials[at];
-        let rest = trial.members.split_off(commits.len().max(1));
-        if commits.is_empty() {
-            let QueueTrial { mut members, onto, .. } = self.trials.remove(at);
-            self.put_back(rest);
-            let Some(mut work) = members.pop() else { return LandingNext::default() };
+        let BuiltTrial { built, conflict, refused, changed, is_set_up } = built;
+        let Some(built) = built else {
+            let QueueTrial { mut work, onto, .. } = self.trials.remove(at);
             if at > 0 {
                 // What is ahead may not land.
-                let ahead = self.trials.iter().flat_map(|trial| &trial.members);
-                work.after = ahead.map(|work| work.id.clone()).collect();
-                self.put_back(vec![work]);
+                work.after = self.trials.iter().map(|trial| trial.work.id.clone()).collect();
+                self.waiting.push_front(work);
                 return LandingNext::default();
             }
-            self.suspects = None;
             let merge = match refused {
                 Some(why) => Merge::Refused { branch, why },
                 None => Merge::Conflict { branch, onto, paths: conflict.unwrap_or_default() },
             };
             return ended(work, merge, Vec::new());
-        }
-        let mut required = required(&trial.members, is_set_up);
-        if let Some((_, command)) = self.suspects.iter().find(|(_, it)| !required.contains(it)) {
-            required.push(command.clone());
-        }
-        trial.stage = TrialStage::Verifying { commits, changed, required: required.clone() };
-        self.put_back(rest);
+        };
+        let trial = &mut self.trials[at];
+        let required = required(&trial.work, is_set_up);
+        trial.stage = TrialStage::Verifying { built, changed, required: required.clone() };
         if required.is_empty() {
-            return self.verified(leader, Some(Vec::new()), false, sit);
+            return self.verified(id, Some(Vec::new()), false, sit);
         }
         if !lands {
             return self.back(at);
         }
-        let id = leader.clone();
+        let id = id.clone();
         TrialChecks { id, run: TrialRun::First, commands: required, alone: false }.into()
     }
 
@@ -340,29 +288,29 @@ impl LandingQueue {
     /// `crowded`. None means that they were interrupted.
     pub(super) fn verified(
         &mut self,
-        leader: &AttemptId,
+        id: &AttemptId,
         commands: Option<Vec<CheckedCommand>>,
         crowded: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        if self.has_ended(leader) {
+        if self.has_ended(id) {
             return LandingNext::default();
         }
-        let Some(at) = self.trials.iter().position(|it| it.leader().id == *leader) else {
-            return self.questioned(leader, commands);
+        let Some(at) = self.trials.iter().position(|it| it.work.id == *id) else {
+            return self.questioned(id, commands);
         };
-        let QueueTrial { onto, began, stage, .. } = self.trials[at].clone();
-        let branch = self.trials[at].leader().target.clone();
-        let (Some(commands), TrialStage::Verifying { commits, changed, required }) =
+        let QueueTrial { work, onto, began, stage, .. } = self.trials[at].clone();
+        let branch = work.target;
+        let (Some(commands), TrialStage::Verifying { built, changed, required }) =
             (commands, stage)
         else {
             return self.back(at);
         };
         let run = VerifyRun { changed, commands };
-        match VerifiedBatch::new(&branch, &onto, &commits, &required, &run) {
-            Ok(batch) => {
-                self.known.passed(batch.tip(), batch.required());
-                self.trials[at].stage = TrialStage::Passed(batch);
+        match VerifiedWork::new(&branch, &onto, &built, &required, &run) {
+            Ok(verified) => {
+                self.known.passed(verified.tip(), verified.required());
+                self.trials[at].stage = TrialStage::Passed(verified);
                 LandingNext::default()
             }
             Err(Unproven::Red(check)) => self.red(at, *check, crowded),
@@ -383,8 +331,8 @@ impl LandingQueue {
     /// Ends a trial without a result, and those on top of it: all are tried again.
     fn back(&mut self, at: usize) -> LandingNext {
         let cancel = self.dissolve(at + 1);
-        let members = self.trials.remove(at).members;
-        self.put_back(members);
+        let work = self.trials.remove(at).work;
+        self.waiting.push_front(work);
         LandingNext { cancel, ..LandingNext::default() }
     }
 
@@ -396,15 +344,8 @@ impl LandingQueue {
         let mut commands = vec![LandingCommand::KeepLog { from, to: check.log.clone() }.into()];
         let cancel = self.dissolve(at + 1);
         let trial = self.trials.remove(at);
-        commands.push(emit(trial.leader(), CheckEvent::VerifyFailed(check.clone())));
-        (self.strayed, self.suspects) = (None, None);
-        if let count @ 2.. = trial.members.len() {
-            let split = LandingEvent::Split(batch_of(&trial.members, &trial.onto));
-            commands.push(emit(trial.leader(), split));
-            self.suspects = Some((count, check.command));
-            self.put_back(trial.members);
-            return LandingNext { commands, cancel, ..LandingNext::default() };
-        }
+        commands.push(emit(&trial.work, CheckEvent::VerifyFailed(check.clone())));
+        self.strayed = None;
         let next = LandingNext { commands, cancel, ..LandingNext::default() };
         next.and(self.ask(trial, check, crowded))
     }
@@ -412,18 +353,14 @@ impl LandingQueue {
     /// Moves the tip to the first trial, after the records contain the commits that are about to land.
     fn land(&mut self) -> Vec<RunCommand> {
         self.strayed = None;
-        let Some(QueueTrial { members, stage, slot, .. }) = self.trials.first_mut() else {
+        let Some(QueueTrial { work, stage, slot, .. }) = self.trials.first_mut() else {
             return Vec::new();
         };
-        let TrialStage::Passed(batch) = stage.clone() else { return Vec::new() };
-        *stage = TrialStage::Landing(batch.clone());
-        let landings = landings(members, &batch, false).into_iter();
-        let record = landings.map(|EndedLanding { id, landing }| {
-            LandingCommand::Record(id, Box::new(landing)).into()
-        });
-        let mut commands: Vec<RunCommand> = record.collect();
-        commands.push(LandingCommand::Land { batch, slot: *slot }.into());
-        commands
+        let TrialStage::Passed(verified) = stage.clone() else { return Vec::new() };
+        *stage = TrialStage::Landing(verified.clone());
+        let EndedLanding { id, landing } = landing(work, &verified, false);
+        let record = LandingCommand::Record(id, Box::new(landing));
+        vec![record.into(), LandingCommand::Land { verified, slot: *slot }.into()]
     }
 
     /// Handles the result of moving the tip.
@@ -432,37 +369,33 @@ impl LandingQueue {
         landed: Result<LandOutcome, String>,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        let Some(QueueTrial { stage: TrialStage::Landing(batch), .. }) = self.trials.first() else {
+        let Some(QueueTrial { stage: TrialStage::Landing(verified), .. }) = self.trials.first()
+        else {
             return LandingNext::default();
         };
-        let batch = batch.clone();
+        let verified = verified.clone();
         match landed {
-            Ok(LandOutcome::Landed { waits }) => self.has_landed(&batch, waits),
+            Ok(LandOutcome::Landed { waits }) => self.has_landed(&verified, waits),
             Ok(LandOutcome::Moved) => {
-                self.suspects = None;
                 LandingNext { cancel: self.dissolve(0), ..LandingNext::default() }
             }
             Err(why) => {
                 let cancel = self.dissolve(0);
-                let held = Held { branch: batch.branch().to_owned(), why };
+                let held = Held { branch: verified.branch().to_owned(), why };
                 LandingNext { cancel, ..self.hold(held, sit).into() }
             }
         }
     }
 
-    fn has_landed(&mut self, batch: &VerifiedBatch, waits: bool) -> LandingNext {
+    fn has_landed(&mut self, verified: &VerifiedWork, waits: bool) -> LandingNext {
         self.told = None;
-        let members = self.trials.remove(0).members;
-        // The remaining suspects fail on the new tip too: together it is the same batch.
-        let suspects = self.suspects.take();
-        let left = suspects.map(|(count, it)| (count.saturating_sub(members.len()), it));
-        self.suspects = left.filter(|(count, _)| *count > 0);
-        self.proven = members.first().map(|leader| ProvenTip {
-            commit: batch.tip().clone(),
-            task_id: leader.id.task_id.clone(),
-            commands: batch.required().to_vec(),
+        let work = self.trials.remove(0).work;
+        self.proven = Some(ProvenTip {
+            commit: verified.tip().clone(),
+            task_id: work.id.task_id.clone(),
+            commands: verified.required().to_vec(),
         });
-        let ended = landings(&members, batch, waits);
+        let ended = vec![landing(&work, verified, waits)];
         LandingNext { ended, ..LandingNext::default() }
     }
 

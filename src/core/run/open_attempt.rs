@@ -9,7 +9,7 @@ use super::{
         SlotCommand, TrialRun,
     },
     process_watch::{EndSignal, ProcessWatch},
-    verified_batch::CheckedCommand,
+    verified_work::CheckedCommand,
 };
 use crate::{
     attempt::AttemptState,

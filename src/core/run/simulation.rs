@@ -22,11 +22,10 @@ use super::{
         AttemptId, CheckPurpose, FollowUp, FollowUps, LandingCommand, PendingResult, ProcessEnd,
         ProcessOrder, RunCommand, SlotCommand,
     },
-    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
-    landing::QueueLimits,
+    input::{BuiltTrial, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
     open_attempt::{AttemptPhase, AttemptProcess, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
-    verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch, WorkLanding},
+    verified_work::{BuiltCommit, HeadSpan, VerifiedWork, WorkLanding},
 };
 use crate::{
     agents::transcript::Usage,
@@ -126,8 +125,9 @@ struct SimReview {
 /// A trial that is being built.
 struct SimBuild {
     onto: CommitId,
-    leader: AttemptId,
-    members: Vec<AttemptId>,
+    id: AttemptId,
+    /// Whether the work of the attempt is on top.
+    has_work: bool,
     slot: usize,
 }
 
@@ -155,9 +155,9 @@ struct World {
     set_up: BTreeSet<AttemptId>,
     building: Option<SimBuild>,
     trial_slots: BTreeMap<usize, SimSlot>,
-    /// How many trials are verified at once, and whether they combine work.
-    queue: QueueLimits,
-    landing: Option<VerifiedBatch>,
+    /// How many trials are verified at once.
+    queue_width: usize,
+    landing: Option<VerifiedWork>,
     /// How work is reviewed before it lands, if it is.
     review: Option<ReviewRule>,
     reviews: BTreeMap<AttemptId, SimReview>,
@@ -243,7 +243,7 @@ impl World {
             start_limit: 0,
             ..Policy::default()
         };
-        let queue = QueueLimits { width: 1 + dice.below(4), batches: dice.chance(30) };
+        let queue_width = 1 + dice.below(4);
         let verify = dice.chance(75);
         let one_check = dice.chance(30);
         let review = draw_rule(&mut dice);
@@ -267,7 +267,7 @@ impl World {
             set_up: BTreeSet::new(),
             building: None,
             trial_slots: BTreeMap::new(),
-            queue,
+            queue_width,
             landing: None,
             review,
             reviews: BTreeMap::new(),
@@ -375,7 +375,7 @@ impl World {
             done_file: false,
             one_check: self.one_check,
             proves: false,
-            queue: self.queue,
+            queue_width: self.queue_width,
         };
         let result = act(&mut run, &sit);
         self.run = run;
@@ -606,25 +606,24 @@ impl World {
 
     fn apply_landing(&mut self, command: LandingCommand) {
         match command {
-            LandingCommand::Build { onto, members, slot } => {
-                let leader = members[0].clone();
-                self.begin_build(SimBuild { onto, leader, members, slot });
+            LandingCommand::Build { onto, id, slot } => {
+                self.begin_build(SimBuild { onto, id, has_work: true, slot });
             }
-            LandingCommand::CheckOut { leader, onto, slot } => {
-                self.begin_build(SimBuild { onto, leader, members: Vec::new(), slot });
+            LandingCommand::CheckOut { id, onto, slot } => {
+                self.begin_build(SimBuild { onto, id, has_work: false, slot });
             }
             LandingCommand::Record(id, landing) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.landing = Some(*landing);
                 }
             }
-            LandingCommand::Land { batch, .. } => {
-                for id in self.new_works(batch.onto(), batch.tip()) {
+            LandingCommand::Land { verified, .. } => {
+                for id in self.new_works(verified.onto(), verified.tip()) {
                     let record = self.records.get(&id);
                     assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
                 }
-                self.check_verified(&batch);
-                self.landing = Some(batch);
+                self.check_verified(&verified);
+                self.landing = Some(verified);
             }
             LandingCommand::KeepLog { .. } => {}
         }
@@ -779,7 +778,7 @@ impl World {
         let at_work = self.processes.iter().filter(|(_, it)| is_trial(it.purpose));
         let mut slots = at_work.map(|(id, _)| self.run.landing().slot_of(id));
         assert!(!slots.any(|slot| slot == trial.slot), "two trials in slot {}", trial.slot);
-        self.passed.remove(&(trial.leader.clone(), "merge"));
+        self.passed.remove(&(trial.id.clone(), "merge"));
         self.building = Some(trial);
     }
 
@@ -818,17 +817,17 @@ impl World {
     }
 
     /// Checks that all verify commands passed on exactly the commit that is about to land, and the
-    /// setup of the first member too if that was in the worktree for merges.
-    fn check_verified(&mut self, batch: &VerifiedBatch) {
-        let (tip, none) = (batch.tip(), BTreeSet::new());
+    /// setup too if that was in the worktree for merges.
+    fn check_verified(&mut self, verified: &VerifiedWork) {
+        let (tip, none) = (verified.tip(), BTreeSet::new());
         let green = self.green_at.get(tip).unwrap_or(&none);
-        for id in self.new_works(batch.onto(), tip) {
+        for id in self.new_works(verified.onto(), tip) {
             let open = self.run.attempts().get(&id).expect("only open attempts land");
             let missing = open.verify.iter().find(|command| !green.contains(*command));
             assert_eq!(missing, None, "{tip} lands and was not verified there");
         }
         assert!(!self.verify || self.is_green(&self.commits[tip]), "{tip} lands and fails");
-        let first = self.run.landing().queued().next().expect("a batch is not empty");
+        let first = self.run.landing().queued().next().expect("it is queued");
         let setup = self.run.attempts().get(first).map(|open| open.setup.clone());
         let passed = self.passed(first, "merge");
         let set_up = setup.unwrap_or_default().iter().all(|command| passed.contains(command));
@@ -1255,25 +1254,23 @@ impl World {
     }
 
     fn end_build(&mut self) -> Result<(), End> {
-        let SimBuild { onto, leader, members, slot } = self.building.take().expect("it was chosen");
+        let SimBuild { onto, id, has_work, slot } = self.building.take().expect("it was chosen");
         if self.rough && self.dice.chance(3) {
-            return self.handle(Input::Built(leader, Err("git failed".to_owned())));
+            return self.handle(Input::Built(id, Err("git failed".to_owned())));
         }
-        let mut batch = BuiltBatch::default();
+        let mut trial = BuiltTrial::default();
         let mut head = onto;
         let mut tip = Some(head.clone());
-        for id in &members {
-            let mut works = self.commits[&head].clone();
-            if self.conflicts(id, &works) {
-                batch.conflict = Some(vec!["file".to_owned()]);
-                if self.rough && self.dice.chance(20) {
-                    // What git left of the conflict was not cleaned up.
-                    head = self.records[id].head.clone().expect("it has a commit");
-                }
-                break;
+        let mut works = self.commits[&head].clone();
+        if has_work && self.conflicts(&id, &works) {
+            trial.conflict = Some(vec!["file".to_owned()]);
+            if self.rough && self.dice.chance(20) {
+                // What git left of the conflict was not cleaned up.
+                head = self.records[&id].head.clone().expect("it has a commit");
             }
+        } else if has_work {
             works.insert(id.clone());
-            let own = self.records[id].head.clone().expect("queued work has a commit");
+            let own = self.records[&id].head.clone().expect("queued work has a commit");
             // Work on top of what it started from stays as it is.
             let is_on_top = self.commits[&own] == works;
             head = if is_on_top { own } else { self.commit(works) };
@@ -1284,21 +1281,21 @@ impl World {
             let is_resolved = !is_on_top && self.dice.chance(20);
             let file = || ResolvedConflict { path: "list".to_owned(), command: None };
             let resolved = is_resolved.then(file).into_iter().collect();
-            batch.commits.push(BuiltCommit { commit, rebuilt, resolved });
+            trial.built = Some(BuiltCommit { commit, rebuilt, resolved });
         }
         let changed = self.rough && self.dice.chance(2);
-        batch.changed.extend(changed.then(|| "file".to_owned()));
+        trial.changed.extend(changed.then(|| "file".to_owned()));
         self.trial_slots.insert(slot, SimSlot { head, tip, changed });
-        self.handle(Input::Built(leader, Ok(batch)))
+        self.handle(Input::Built(id, Ok(trial)))
     }
 
     fn end_landing(&mut self) -> Result<(), End> {
-        let batch = self.landing.take().expect("it was chosen");
+        let verified = self.landing.take().expect("it was chosen");
         let landed = match self.dice.below(if self.rough { 20 } else { 1 }) {
             1 => Err("git failed".to_owned()),
-            _ if self.tip() != *batch.onto() => Ok(LandOutcome::Moved),
+            _ if self.tip() != *verified.onto() => Ok(LandOutcome::Moved),
             _ => {
-                self.positions.push(batch.tip().clone());
+                self.positions.push(verified.tip().clone());
                 self.count("landings");
                 Ok(LandOutcome::Landed { waits: self.dice.chance(2) })
             }
@@ -1414,10 +1411,10 @@ impl World {
         self.reviews.clear();
         self.to_park.clear();
         self.building = None;
-        if let Some(batch) = self.landing.take() {
+        if let Some(verified) = self.landing.take() {
             // Git may or may not have finished.
-            if self.tip() == *batch.onto() && self.dice.chance(50) {
-                self.positions.push(batch.tip().clone());
+            if self.tip() == *verified.onto() && self.dice.chance(50) {
+                self.positions.push(verified.tip().clone());
                 self.count("landings");
             }
         }

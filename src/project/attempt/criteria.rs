@@ -10,11 +10,7 @@ use crate::{
     adapters::git::Repo,
     core::{
         commit_id::CommitId,
-        graph::{
-            TaskGraph,
-            task::{CommitRule, Status, Task},
-        },
-        history::TaskHistory,
+        graph::task::{CommitRule, Task},
         proof::policy::ProofPolicy,
         redact,
     },
@@ -54,27 +50,6 @@ impl AcceptanceCriteria {
         };
         task
     }
-}
-
-/// The commands that must succeed before a task of a graph is complete, as its history has it: also
-/// those of complete tasks that its earlier work made fail.
-pub fn required(
-    workspace: &Workspace,
-    graph: &TaskGraph,
-    task: &Task,
-    past: &TaskHistory,
-) -> Vec<String> {
-    let is_kept = |command: &String| {
-        let mut complete = graph.tasks().iter().filter(|other| other.status == Status::Complete);
-        complete.any(|other| workspace.verify_of(other).contains(command))
-    };
-    let mut required = workspace.verify_of(task);
-    for command in &past.owed {
-        if !required.contains(command) && is_kept(command) {
-            required.push(command.clone());
-        }
-    }
-    required
 }
 
 // The files that the commits of an attempt add or change: those that must not land, and those that a

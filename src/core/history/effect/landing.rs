@@ -14,7 +14,6 @@ impl Effect for LandingEvent {
                 active.queue(record.task_id.as_ref(), record.timestamp);
             }
             LandingEvent::Merging(batch) => active.start_trial(batch),
-            LandingEvent::Split(batch) => active.end_trials(&batch.tasks),
             LandingEvent::MergeHeld(held) => {
                 active.held = Some(held.clone());
                 active.end_all_trials();

@@ -11,8 +11,8 @@ use crate::{
     run::{
         Situation,
         command::{AttemptId, LandingCommand, TrialRun},
-        input::BuiltBatch,
-        verified_batch::CheckedCommand,
+        input::BuiltTrial,
+        verified_work::CheckedCommand,
     },
     verdict::{CheckResult, Merge, Outcome},
 };
@@ -143,7 +143,7 @@ impl Known {
 }
 
 impl LandingQueue {
-    /// Asks why the only work of a trial fails.
+    /// Asks why the work of a trial fails.
     pub(super) fn ask(
         &mut self,
         trial: QueueTrial,
@@ -151,8 +151,7 @@ impl LandingQueue {
         crowded: bool,
     ) -> LandingNext {
         let resolved = trial.resolved();
-        let QueueTrial { mut members, onto, slot, .. } = trial;
-        let Some(work) = members.pop() else { return LandingNext::default() };
+        let QueueTrial { work, onto, slot, .. } = trial;
         if matches!(check.outcome, Outcome::Lost { .. }) {
             // It was started again several times already.
             let branch = work.target.clone();
@@ -272,8 +271,8 @@ impl LandingQueue {
             }
             let question = &mut self.questions[at];
             question.stage = QuestionStage::Building;
-            let (slot, leader) = (question.slot, question.work.id.clone());
-            return vec![LandingCommand::CheckOut { leader, onto, slot }.into()].into();
+            let (slot, id) = (question.slot, question.work.id.clone());
+            return vec![LandingCommand::CheckOut { id, onto, slot }.into()].into();
         }
         let Question { work, check, resolved, flaky, .. } = self.questions.remove(at);
         let red = self.known.fails(&onto, &check.command);
@@ -299,7 +298,7 @@ impl LandingQueue {
     pub(super) fn built_base(
         &mut self,
         id: &AttemptId,
-        built: Result<BuiltBatch, String>,
+        built: Result<BuiltTrial, String>,
         lands: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
@@ -321,7 +320,7 @@ impl LandingQueue {
         question.stage = QuestionStage::OnBase(0);
         let command = &question.check.command;
         let setup = question.work.setup.iter().filter(|_| !built.is_set_up);
-        // It may be one of the setup, or verify other work that is tried with this.
+        // It may be one of the setup.
         let mut commands: Vec<String> = setup.take_while(|it| *it != command).cloned().collect();
         commands.push(command.clone());
         TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()

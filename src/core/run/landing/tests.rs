@@ -17,7 +17,7 @@ use crate::{
     history::History,
     run::{
         process_watch::GracePeriods,
-        verified_batch::{BuiltCommit, HeadSpan},
+        verified_work::{BuiltCommit, HeadSpan},
     },
     select::{self, Policy, View},
     verdict::{Outcome, ResolvedConflict},
@@ -29,7 +29,7 @@ type Works = BTreeSet<usize>;
 /// A queue with its world: which work fails, and the commits.
 struct QueueWorld {
     dice: Dice,
-    limits: QueueLimits,
+    width: usize,
     bad: BTreeSet<usize>,
     pairs: BTreeSet<(usize, usize)>,
     conflicts: BTreeSet<(usize, usize)>,
@@ -47,17 +47,18 @@ struct QueueWorld {
 
 /// What happens next.
 enum DueStep {
-    Build(CommitId, Vec<AttemptId>, AttemptId),
+    /// With the work of the attempt, or without it.
+    Build(CommitId, AttemptId, bool),
     Check(AttemptId, Vec<String>, CommitId),
-    Land(VerifiedBatch),
+    Land(VerifiedWork),
 }
 
 impl QueueWorld {
-    fn new(seed: u64, limits: QueueLimits) -> QueueWorld {
+    fn new(seed: u64, width: usize) -> QueueWorld {
         let root = CommitId::from("root");
         QueueWorld {
             dice: Dice(seed),
-            limits,
+            width,
             bad: BTreeSet::new(),
             pairs: BTreeSet::new(),
             conflicts: BTreeSet::new(),
@@ -111,7 +112,7 @@ impl QueueWorld {
             done_file: false,
             one_check: false,
             proves: false,
-            queue: self.limits,
+            queue_width: self.width,
         };
         let mut queue = LandingQueue::default();
         let (mut due, mut pushed): (Vec<DueStep>, usize) = (Vec::new(), 0);
@@ -143,22 +144,21 @@ impl QueueWorld {
         });
         for command in landing {
             match command {
-                LandingCommand::Build { onto, members, .. } => {
-                    let leader = members[0].clone();
-                    due.push(DueStep::Build(onto, members, leader));
+                LandingCommand::Build { onto, id, .. } => {
+                    due.push(DueStep::Build(onto, id, true));
                 }
-                LandingCommand::CheckOut { leader, onto, .. } => {
-                    due.push(DueStep::Build(onto, Vec::new(), leader));
+                LandingCommand::CheckOut { id, onto, .. } => {
+                    due.push(DueStep::Build(onto, id, false));
                 }
-                LandingCommand::Land { batch, .. } => {
-                    assert!(self.is_green(&self.commits[batch.tip()]), "red work lands");
-                    due.push(DueStep::Land(batch));
+                LandingCommand::Land { verified, .. } => {
+                    assert!(self.is_green(&self.commits[verified.tip()]), "red work lands");
+                    due.push(DueStep::Land(verified));
                 }
                 LandingCommand::Record(..) | LandingCommand::KeepLog { .. } => {}
             }
         }
         for id in next.cancel {
-            due.retain(|it| !matches!(it, DueStep::Check(leader, ..) if *leader == id));
+            due.retain(|it| !matches!(it, DueStep::Check(of, ..) if *of == id));
             assert!(queue.has_ended(&id), "{id} was not tried");
         }
         for EndedLanding { id, landing } in next.ended {
@@ -171,7 +171,7 @@ impl QueueWorld {
         }
         if let Some(TrialChecks { id, commands, .. }) = next.verify {
             let mut trials = queue.trials.iter();
-            let trial = trials.find(|trial| trial.leader().id == id);
+            let trial = trials.find(|trial| trial.work.id == id);
             let asked = || queue.questions.iter().find(|question| question.work.id == id);
             let tree = match trial {
                 Some(trial) => trial.tip().cloned(),
@@ -199,23 +199,21 @@ impl QueueWorld {
         sit: &Situation<'_>,
     ) -> LandingNext {
         match due {
-            DueStep::Build(onto, members, leader) => {
-                let mut built = BuiltBatch { is_set_up: true, ..BuiltBatch::default() };
+            DueStep::Build(onto, id, has_work) => {
+                let mut trial = BuiltTrial { is_set_up: true, ..BuiltTrial::default() };
                 let mut works = self.commits[&onto].clone();
-                for id in members {
-                    if self.conflicts(number(&id), &works) {
-                        built.conflict = Some(vec!["file".to_owned()]);
-                        break;
-                    }
+                if has_work && self.conflicts(number(&id), &works) {
+                    trial.conflict = Some(vec!["file".to_owned()]);
+                } else if has_work {
                     works.insert(number(&id));
                     let commit = CommitId::from(format!("c{}", self.commits.len()));
-                    self.commits.insert(commit.clone(), works.clone());
+                    self.commits.insert(commit.clone(), works);
                     let file = || ResolvedConflict { path: "list".to_owned(), command: None };
                     let resolved = self.resolved.contains(&number(&id)).then(file);
                     let resolved = resolved.into_iter().collect();
-                    built.commits.push(BuiltCommit { commit, rebuilt: None, resolved });
+                    trial.built = Some(BuiltCommit { commit, rebuilt: None, resolved });
                 }
-                queue.built(&leader, Ok(built), true, sit)
+                queue.built(&id, Ok(trial), true, sit)
             }
             DueStep::Check(id, commands, tree) => {
                 self.runs += 1;
@@ -234,9 +232,9 @@ impl QueueWorld {
                 });
                 queue.verified(&id, Some(ran.collect()), false, sit)
             }
-            DueStep::Land(batch) => {
-                assert_eq!(self.tip, *batch.onto(), "work lands on another commit");
-                self.tip = batch.tip().clone();
+            DueStep::Land(verified) => {
+                assert_eq!(self.tip, *verified.onto(), "work lands on another commit");
+                self.tip = verified.tip().clone();
                 queue.landed(Ok(LandOutcome::Landed { waits: false }), sit)
             }
         }
@@ -276,29 +274,19 @@ fn number(id: &AttemptId) -> usize {
 
 #[test]
 fn work_is_verified_once_and_many_at_once() {
-    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: false });
+    let mut world = QueueWorld::new(1, 4);
     world.process(12);
     assert_eq!((world.landed.len(), world.runs), (12, 12));
     assert!((2..=4).contains(&world.widest), "{} at once", world.widest);
 }
 
 #[test]
-fn a_batch_of_green_work_takes_few_runs() {
-    let mut world = QueueWorld::new(1, QueueLimits { width: 4, batches: true });
-    world.process(12);
-    assert_eq!((world.landed.len(), world.widest), (12, 1));
-    assert!(world.runs < 12, "{} runs", world.runs);
-}
-
-#[test]
 fn of_a_pair_that_fails_together_one_is_sent_back_and_all_others_land() {
-    for batches in [false, true] {
-        let mut world = QueueWorld::new(3, QueueLimits { width: 4, batches });
-        world.pairs = BTreeSet::from([(1, 3)]);
-        world.process(6);
-        assert_eq!(world.back.len(), 1, "{:?}", world.back);
-        world.check(6);
-    }
+    let mut world = QueueWorld::new(3, 4);
+    world.pairs = BTreeSet::from([(1, 3)]);
+    world.process(6);
+    assert_eq!(world.back.len(), 1, "{:?}", world.back);
+    world.check(6);
 }
 
 proptest! {
@@ -307,14 +295,13 @@ proptest! {
         seed in any::<u64>(),
         count in 0..12_usize,
         width in 1..5_usize,
-        batches in any::<bool>(),
         flaky in prop_oneof![Just(0_u64), Just(10)],
         bad in proptest::collection::btree_set(0..12_usize, 0..3),
         pairs in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         conflicts in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         resolved in proptest::collection::btree_set(0..12_usize, 0..6),
     ) {
-        let mut world = QueueWorld::new(seed, QueueLimits { width, batches });
+        let mut world = QueueWorld::new(seed, width);
         let pairs_of = |all: BTreeSet<(usize, usize)>| all.into_iter().filter(|(a, b)| a < b);
         (world.bad, world.flaky, world.resolved) = (bad, flaky, resolved);
         (world.pairs, world.conflicts) = (pairs_of(pairs).collect(), pairs_of(conflicts).collect());

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Instant};
 
 use crate::{
     commit_id::CommitId,
-    event::{Batch, Event},
+    event::Event,
     run::{
         command::{AttemptId, RunCommand, TrialRun},
-        verified_batch::{BuiltCommit, VerifiedBatch, WorkLanding},
+        verified_work::{BuiltCommit, VerifiedWork, WorkLanding},
     },
     verdict::{CheckResult, Merge, ResolvedConflict},
 };
@@ -33,8 +33,7 @@ pub(in crate::run) struct QueuedWork {
 /// Work in a trial, on top of the trial before it or of the tip.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::run) struct QueueTrial {
-    /// At least one piece of work. The commands run as those of the first attempt.
-    pub(super) members: Vec<QueuedWork>,
+    pub(super) work: QueuedWork,
     pub(super) onto: CommitId,
     /// The number of the slot in which it is tried.
     pub(super) slot: usize,
@@ -45,44 +44,40 @@ pub(in crate::run) struct QueueTrial {
 /// The step of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::run) enum TrialStage {
-    /// The work of the members is being combined.
+    /// The work is being combined with what it lands on.
     Building,
     /// The commands that verify it run.
     Verifying {
-        /// The work of each member on top of the members before it.
-        commits: Vec<BuiltCommit>,
+        /// The work on top of that.
+        built: BuiltCommit,
         /// The files that differed from the last commit before the first command.
         changed: Vec<String>,
         /// The commands that must pass.
         required: Vec<String>,
     },
     /// It passed, and lands when it is the first.
-    Passed(VerifiedBatch),
+    Passed(VerifiedWork),
     /// The tip is being moved.
-    Landing(VerifiedBatch),
+    Landing(VerifiedWork),
 }
 
 impl QueueTrial {
-    pub(super) fn leader(&self) -> &QueuedWork {
-        &self.members[0]
-    }
-
     pub(super) fn is_building(&self) -> bool {
         self.stage == TrialStage::Building
     }
 
-    /// The files whose conflicts were resolved for its last work.
+    /// The files whose conflicts were resolved for its work.
     pub(super) fn resolved(&self) -> Vec<String> {
-        let TrialStage::Verifying { commits, .. } = &self.stage else { return Vec::new() };
-        commits.last().map_or_else(Vec::new, |built| ResolvedConflict::paths(&built.resolved))
+        let TrialStage::Verifying { built, .. } = &self.stage else { return Vec::new() };
+        ResolvedConflict::paths(&built.resolved)
     }
 
     /// Its last commit, once it is built.
     pub(super) fn tip(&self) -> Option<&CommitId> {
         match &self.stage {
             TrialStage::Building => None,
-            TrialStage::Verifying { commits, .. } => commits.last().map(|built| &built.commit),
-            TrialStage::Passed(batch) | TrialStage::Landing(batch) => Some(batch.tip()),
+            TrialStage::Verifying { built, .. } => Some(&built.commit),
+            TrialStage::Passed(verified) | TrialStage::Landing(verified) => Some(verified.tip()),
         }
     }
 }
@@ -94,21 +89,15 @@ pub(in crate::run) struct EndedLanding {
     pub(in crate::run) landing: WorkLanding,
 }
 
-/// The landings of the work in a batch.
-pub(super) fn landings(
-    members: &[QueuedWork],
-    batch: &VerifiedBatch,
-    waits: bool,
-) -> Vec<EndedLanding> {
-    let ended = members.iter().zip(batch.commits()).map(|(work, built)| {
-        let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
-        let merge = Merge::Landed { branch, commit, waits, resolved: built.resolved.clone() };
-        let checks = batch.results().iter();
-        let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned();
-        let landing = WorkLanding { merge, checks: checks.collect(), built: Some(built.clone()) };
-        EndedLanding { id: work.id.clone(), landing }
-    });
-    ended.collect()
+/// The landing of verified work.
+pub(super) fn landing(work: &QueuedWork, verified: &VerifiedWork, waits: bool) -> EndedLanding {
+    let (branch, built) = (verified.branch().to_owned(), verified.built().clone());
+    let (commit, resolved) = (built.commit.clone(), built.resolved.clone());
+    let merge = Merge::Landed { branch, commit, waits, resolved };
+    let checks = verified.results().iter();
+    let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned().collect();
+    let landing = WorkLanding { merge, checks, built: Some(built) };
+    EndedLanding { id: work.id.clone(), landing }
 }
 
 /// Commands to run as those of an attempt.
@@ -162,22 +151,15 @@ pub(super) fn emit(work: &QueuedWork, event: impl Into<Event>) -> RunCommand {
     RunCommand::Emit(Some(about), Box::new(event.into()))
 }
 
-/// The commands that must pass for this work: the setup, unless the slot is set up, and the verify
-/// commands of all.
-pub(super) fn required(members: &[QueuedWork], is_set_up: bool) -> Vec<String> {
+/// The commands that must pass for this work: the setup, unless the slot is set up, and its verify
+/// commands, each once.
+pub(super) fn required(work: &QueuedWork, is_set_up: bool) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let verify = members.iter().flat_map(|work| work.verify.iter());
-    let verify: Vec<&String> = verify.filter(|command| seen.insert(*command)).collect();
-    let setup = members.first().filter(|_| !verify.is_empty() && !is_set_up);
-    let setup = setup.into_iter().flat_map(|work| work.setup.iter());
+    let verify = work.verify.iter().filter(|command| seen.insert(*command));
+    let verify: Vec<&String> = verify.collect();
+    let is_due = !verify.is_empty() && !is_set_up;
+    let setup = work.setup.iter().filter(|_| is_due);
     setup.chain(verify).cloned().collect()
-}
-
-/// A trial as the journal has it.
-pub(super) fn batch_of(members: &[QueuedWork], onto: &CommitId) -> Batch {
-    let branch = members.first().map_or_else(String::new, |work| work.target.clone());
-    let tasks = members.iter().map(|work| work.id.task_id.clone()).collect();
-    Batch { branch, onto: onto.clone(), tasks }
 }
 
 /// The end of work that cannot land.

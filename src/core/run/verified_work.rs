@@ -1,7 +1,7 @@
-//! A batch that may land, and the proof for it: its verify commands passed in a tree whose HEAD was
-//! at its last commit.
+//! Work that may land, and the proof for it: its verify commands passed in a tree whose HEAD was at
+//! its last commit.
 //!
-//! [`VerifiedBatch::new`] is the only way to make one, and nothing else can land.
+//! [`VerifiedWork::new`] is the only way to make one, and nothing else can land.
 
 use crate::{
     commit_id::CommitId,
@@ -103,7 +103,7 @@ impl VerifyRun {
     }
 }
 
-/// Why a batch must not land.
+/// Why work must not land.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unproven {
     /// This command failed on it.
@@ -112,37 +112,33 @@ pub enum Unproven {
     Strayed(String),
 }
 
-/// A batch whose verify commands passed on its last commit.
+/// Work whose verify commands passed on its last commit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct VerifiedBatch {
+pub struct VerifiedWork {
     branch: String,
     onto: CommitId,
-    commits: Vec<BuiltCommit>,
-    tip: CommitId,
+    built: BuiltCommit,
     required: Vec<String>,
     results: Vec<CheckResult>,
 }
 
-impl VerifiedBatch {
-    /// Makes one of the commits on top of `onto`, a commit of `branch`, if every one of `required`
-    /// passed on the last commit.
+impl VerifiedWork {
+    /// Makes one of the work on top of `onto`, a commit of `branch`, if every one of `required` passed
+    /// on its last commit.
     ///
     /// # Errors
     /// A command failed or did not run on that commit.
     pub fn new(
         branch: &str,
         onto: &CommitId,
-        commits: &[BuiltCommit],
+        built: &BuiltCommit,
         required: &[String],
         run: &VerifyRun,
-    ) -> Result<VerifiedBatch, Unproven> {
+    ) -> Result<VerifiedWork, Unproven> {
         let strayed = |why: &str| Err(Unproven::Strayed(why.to_owned()));
-        let Some(BuiltCommit { commit: tip, .. }) = commits.last() else {
-            return strayed("the batch is empty");
-        };
         if !required.is_empty()
-            && !crate::known_bug::is_on("verify-at-the-conflict")
-            && let Some(why) = run.strayed(tip)
+            && !crate::known_bug::is_on("believe-checks-of-another-commit")
+            && let Some(why) = run.strayed(&built.commit)
         {
             return Err(Unproven::Strayed(why));
         }
@@ -153,11 +149,10 @@ impl VerifiedBatch {
         if !required.iter().eq(ran) {
             return strayed("not every verify command ran");
         }
-        Ok(VerifiedBatch {
+        Ok(VerifiedWork {
             branch: branch.to_owned(),
             onto: onto.clone(),
-            commits: commits.to_vec(),
-            tip: tip.clone(),
+            built: built.clone(),
             required: required.to_vec(),
             results: run.commands.iter().map(|it| it.result.clone()).collect(),
         })
@@ -168,14 +163,14 @@ impl VerifiedBatch {
         &self.branch
     }
 
-    /// The commit of the branch on top of which the batch was built.
+    /// The commit of the branch on top of which the work was built.
     pub fn onto(&self) -> &CommitId {
         &self.onto
     }
 
     /// The new commit of the branch.
     pub fn tip(&self) -> &CommitId {
-        &self.tip
+        &self.built.commit
     }
 
     /// The commands that passed on it.
@@ -188,9 +183,9 @@ impl VerifiedBatch {
         &self.results
     }
 
-    /// The work of each member on top of the members before it.
-    pub fn commits(&self) -> &[BuiltCommit] {
-        &self.commits
+    /// The work on the target branch.
+    pub fn built(&self) -> &BuiltCommit {
+        &self.built
     }
 }
 
@@ -212,17 +207,15 @@ mod tests {
         CheckedCommand { result, head }
     }
 
-    /// Why a batch with the last commit `b` may not land, if it may not.
+    /// Why work with the last commit `b` may not land, if it may not.
     fn refused(changed: &[&str], commands: Vec<CheckedCommand>) -> Option<String> {
-        let commit =
-            |id: &str| BuiltCommit { commit: id.into(), rebuilt: None, resolved: Vec::new() };
+        let built = BuiltCommit { commit: "b".into(), rebuilt: None, resolved: Vec::new() };
         let required = ["one", "two"].map(str::to_owned);
         let changed = changed.iter().map(|path| (*path).to_owned()).collect();
         let run = VerifyRun { changed, commands };
-        let commits = [commit("a"), commit("b")];
-        match VerifiedBatch::new("main", &"0".into(), &commits, &required, &run) {
-            Ok(batch) => {
-                assert_eq!((batch.tip(), batch.commits()), (&"b".into(), &commits[..]));
+        match VerifiedWork::new("main", &"0".into(), &built, &required, &run) {
+            Ok(verified) => {
+                assert_eq!((verified.tip(), verified.built()), (&"b".into(), &built));
                 None
             }
             Err(Unproven::Red(check)) => Some(format!("{} is red", check.command)),
