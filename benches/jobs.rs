@@ -44,7 +44,7 @@ struct Simulation {
 fn simulate(naps: &[Nap], levels: usize, jobs: usize) -> Simulation {
     let text = inputs::graph_of_naps(naps, levels);
     let graph = graph_of(text.as_bytes()).expect("a graph");
-    let keys = keys(&graph, false);
+    let keys = keys(&graph);
     let (history, policy) = (History::default(), Policy { jobs, ..Policy::default() });
     let view = View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
     // A millisecond is estimated as a minute.

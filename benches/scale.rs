@@ -129,7 +129,7 @@ fn simulate(tasks: usize, most: usize) -> Farm {
     let text = inputs::graph(Shape::Layered, tasks, 0);
     let graph = graph_of(text.as_bytes()).expect("a graph");
     drop(text);
-    let keys = keys(&graph, false);
+    let keys = keys(&graph);
     let policy = Policy {
         jobs: MACHINES,
         max_iterations: Some(u32::MAX),

@@ -37,7 +37,6 @@ struct Task {
     prompt: Option<String>,
     commit: Option<String>,
     timeout: Option<String>,
-    stale_after: Option<String>,
     max_attempts: Option<u32>,
     claimed_at: Option<String>,
     claimed_by: Option<String>,

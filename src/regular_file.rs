@@ -10,7 +10,6 @@ use std::{
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::{Component, Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -20,7 +19,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::core::duration;
+use crate::core::{duration, fixed_limit};
 
 /// The size of the largest file that is read as a whole, in bytes.
 pub const LARGEST: u64 = 256 << 20;
@@ -196,21 +195,13 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     target.set_permissions(source.metadata()?.permissions())
 }
 
-/// The limit on the wait for the lock of a file, in milliseconds, until the settings are known.
-static LOCK_LIMIT: AtomicU64 = AtomicU64::new(2 * 60 * 1000);
-
-/// Sets the limit of every later [`lock`] of this process.
-pub fn set_lock_limit(limit: Duration) {
-    LOCK_LIMIT.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-}
-
 /// Waits for the lock of a file, which is at this path. An agent may hold it for as long as it runs.
 ///
 /// # Errors
 /// I/O errors; the kind `TimedOut` at the limit.
 pub fn lock(file: &File, path: &Path) -> io::Result<()> {
     const LONGEST: Duration = Duration::from_millis(50);
-    let limit = Duration::from_millis(LOCK_LIMIT.load(Ordering::Relaxed));
+    let limit = fixed_limit::lock();
     let (began, mut pause) = (Instant::now(), Duration::from_micros(50));
     loop {
         match file.try_lock() {
@@ -222,7 +213,7 @@ pub fn lock(file: &File, path: &Path) -> io::Result<()> {
             }
             Err(TryLockError::WouldBlock) => {
                 let why = format!(
-                    "another process has locked `{}` for longer than {} (`lock_timeout`); `fuser -v \
+                    "another process has locked `{}` for longer than {}; `fuser -v \
                      {}` names it",
                     path.display(),
                     duration::short(limit),

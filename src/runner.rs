@@ -56,6 +56,7 @@ use crate::{
         duration,
         event::{GraphEvent, RunEvent, StopReason},
         exit::{Exit, Failure},
+        fixed_limit,
         run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
     },
@@ -233,7 +234,7 @@ impl Runner {
             drop_trials(&self.core.cx.workspace)?;
             self.landing.mark_standing(&mut self.core)?;
             let is_stopped = matches!(reason, StopReason::Signal(..));
-            let longest = self.core.cx.workspace.config.lock_timeout.min(LAST_BUSY);
+            let longest = fixed_limit::lock().min(LAST_BUSY);
             let busy = if is_stopped { BUSY } else { longest };
             self.landing.follow(&mut self.core, busy)?;
             Ok(reason)

@@ -26,7 +26,6 @@ use crate::{
     },
     project::{
         agent_faults,
-        config::Select,
         graph_file::{GraphFile, Rejected},
         shell_faults::{self, ShellFault},
         workspace::{Workspace, view},
@@ -39,14 +38,14 @@ use crate::{
 /// # Errors
 /// Errors of the disk. An invalid graph is reported here, with exit code 65.
 pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
-    let read = |path: &Path, name: &str| GraphFile::read(path, name, false, false);
+    let read = |path: &Path, name: &str| GraphFile::read(path, name, false);
     let mut found = Vec::new();
     let (file, history, policy) = if let Some(path) = &options.file {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
         let file = read(&whole, &path.display().to_string());
         if let (Ok(file), true) = (&file, options.strict) {
             // Its paths start in its folder.
-            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[], 1, false);
+            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[], 1);
         }
         (file.and_then(|file| judged(file, None)), History::default(), Policy::default())
     } else {
@@ -168,20 +167,12 @@ fn listed(name: &str, text: &str, faults: &[Diagnostic]) -> Vec<serde_json::Valu
 /// Returns the findings about the graph of a repository.
 pub(super) fn remarks(workspace: &Workspace, graph: &TaskGraph) -> Vec<LintFinding> {
     let config = &workspace.config;
-    let inherits = config.select == Select::Inherit;
-    in_folder(workspace.root(), graph, &config.verify.0, config.jobs, inherits)
+    in_folder(workspace.root(), graph, &config.verify.0, config.jobs)
 }
 
-fn in_folder(
-    folder: &Path,
-    graph: &TaskGraph,
-    verify: &[String],
-    jobs: usize,
-    inherits: bool,
-) -> Vec<LintFinding> {
+fn in_folder(folder: &Path, graph: &TaskGraph, verify: &[String], jobs: usize) -> Vec<LintFinding> {
     let has_program = |program: &str| process::resolve(program, folder).is_ok();
     let has_path = |path: &str| folder.join(path).symlink_metadata().is_ok();
-    let facts =
-        LintFacts { verify, has_program: &has_program, has_path: &has_path, jobs, inherits };
+    let facts = LintFacts { verify, has_program: &has_program, has_path: &has_path, jobs };
     lint(graph, &facts)
 }

@@ -189,9 +189,8 @@ fn tried(
             for executor in executors.iter().cloned().map(Ok).chain(usual) {
                 let executor = executor?;
                 note_sandbox(workspace, &executor);
-                let verifier = executors::verifier(&workspace.config, executor)?;
-                if !verifiers.iter().any(|known| known.name == verifier.name) {
-                    verifiers.push(verifier);
+                if !verifiers.iter().any(|known| known.name == executor.name) {
+                    verifiers.push(executor);
                 }
             }
             Ok(())

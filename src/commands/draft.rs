@@ -285,8 +285,7 @@ impl DraftRounds<'_> {
     /// The limit of the settings that is reached, if one is.
     fn limit_reached(&self) -> Option<Reached> {
         let budget = self.workspace.policy().budget;
-        let recent = self.store.history().recent_costs();
-        budget.reached(&self.spend, Some(self.began), recent, Utc::now())
+        budget.reached(&self.spend, Some(self.began), Utc::now())
     }
 
     fn out_of_budget(&self, reached: &Reached) -> anyhow::Error {

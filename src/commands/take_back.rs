@@ -207,7 +207,6 @@ fn verify(
         return Ok(());
     }
     let executor = executors::find(config, Some(&config.run_on))?;
-    let executor = executors::verifier(config, executor)?;
     let slot = TemporarySlot::prepare(
         workspace,
         SlotUse {

@@ -203,11 +203,8 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
     let is_inside = [relay::VARIABLE, AWAY].iter().any(|name| env::var_os(name).is_some())
         || SurroundingAttempt::of(&workspace).is_some();
     let wanted = executors::name_of(config, file.graph().task(number), None);
-    let verifier = if is_inside {
-        Executor::local()
-    } else {
-        executors::verifier(config, executors::find(config, Some(wanted))?)?
-    };
+    let verifier =
+        if is_inside { Executor::local() } else { executors::find(config, Some(wanted))? };
     // A sandbox or a container works on this checkout; another machine would need a copy.
     let is_here = !matches!(verifier.kind, ExecutorKind::Sandbox(_) | ExecutorKind::Container(_));
     let at = match (is_here, is_inside || wanted == LOCAL) {

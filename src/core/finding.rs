@@ -98,7 +98,7 @@ findings! {
         => "remove dependencies that are only an order of writing";
     PriorityOrder Remark, "priority-order": "`{}` ({}) waits on `{}` ({})"
         because "less urgent work of others goes before what it waits on"
-        => "make `{}` {}, or set `select: inherit`";
+        => "make `{}` {}";
     UnknownRule Remark, "unknown-rule": "there is no rule `{}`" => "{}";
 
     // The set-up, in the order in which a run would meet the problem.
@@ -299,7 +299,7 @@ mod tests {
     fn values_fill_the_message_and_then_the_remedy() {
         let found = FindingKind::PriorityOrder.with(&["b", "P0", "a {}", "P3", "a", "P0"]);
         assert_eq!(found.message, "`b` (P0) waits on `a {}` (P3)");
-        assert_eq!(found.remedy, "make `a` P0, or set `select: inherit`");
+        assert_eq!(found.remedy, "make `a` P0");
         let found = FindingKind::Executor.of_error("x: no; go on", Exit::Agent);
         assert_eq!((found.message.as_str(), found.remedy.as_str()), ("x: no", "go on"));
     }

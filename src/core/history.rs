@@ -17,7 +17,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agents::{reset::NearLimit, transcript::Usage},
+    agents::reset::NearLimit,
     attempt::AttemptState,
     event::{
         AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, Event, LandingEvent, RequestEvent,
@@ -29,7 +29,7 @@ use crate::{
         filter::Filter,
         task::{Status, TaskId},
     },
-    spend::{DAY, Spend},
+    spend::Spend,
     verdict::{Merge, Verdict},
 };
 pub use active::AgentCooldown;
@@ -75,8 +75,6 @@ pub struct History {
     pub unreachable: BTreeMap<String, UnreachableExecutor>,
     /// Whether no run may start an attempt until `ralph resume`.
     pub paused: bool,
-    /// The costs of the last day, with their times.
-    pub recent: Vec<(DateTime<Utc>, f64)>,
     /// The newest attempts, as far as they tell of the next ones.
     pub samples: AttemptSamples,
     /// The state of `ralph schedule`, also after it was interrupted.
@@ -274,15 +272,9 @@ impl History {
         }
     }
 
-    pub(crate) fn add_cost(&mut self, at: DateTime<Utc>, cost: Option<f64>) {
-        self.recent.retain(|(earlier, _)| at - *earlier < DAY);
-        self.recent.extend(cost.map(|cost| (at, cost)));
-    }
-
     /// Adds the usage of a call of an agent that is no attempt.
-    pub(crate) fn add_call(&mut self, record: &Record, spend: &Spend, usage: &Usage) {
+    pub(crate) fn add_call(&mut self, record: &Record, spend: &Spend) {
         self.run.spend = self.run.spend.plus(spend);
-        self.add_cost(record.timestamp, usage.cost_usd);
         self.active.with(record.task_id.as_ref(), |open| open.calls_usd += spend.cost_usd);
     }
 
@@ -294,14 +286,6 @@ impl History {
     /// The usage of the run without that of the paused run that it continues.
     pub fn own_spend(&self) -> Spend {
         self.run.own(&self.spend())
-    }
-
-    /// The costs of the last day with their times.
-    pub fn recent_costs(&self) -> impl Iterator<Item = (DateTime<Utc>, f64)> {
-        let highest = self.spend().highest_cost;
-        let spent = self.active.spent();
-        let open = spent.map(move |(at, spend)| (*at, spend.assumed_cost_at(highest)));
-        self.recent.iter().copied().chain(open)
     }
 
     /// Adds the work of an attempt that has landed.
@@ -339,8 +323,6 @@ impl History {
         self.run.close(id, (self.ended, began), ended, &spend);
         self.run.note_unused(ended.verdict, is_of_run);
         self.apply_provider_error(record.timestamp, began, ended);
-        let cost = spend.assumed_cost_at(self.run.spend.highest_cost);
-        self.add_cost(record.timestamp, Some(cost).filter(|cost| *cost > 0.0));
         let complete = ended.verdict == Verdict::Complete;
         let at = self.ended;
         self.succeeded_at = if complete { at } else { self.succeeded_at };

@@ -37,16 +37,6 @@ pub enum Retry {
     Fresh,
 }
 
-/// How the next task is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Select {
-    /// By its own priority.
-    Own,
-    /// By the most urgent priority among itself and all that waits for it.
-    Inherit,
-}
-
 /// The lowest number of a slot that is not taken.
 pub fn free_number(taken: impl IntoIterator<Item = usize>) -> usize {
     let taken: BTreeSet<usize> = taken.into_iter().collect();

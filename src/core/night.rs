@@ -666,7 +666,7 @@ mod tests {
         for (limit, ends_at, done) in [(None, 6, 3), (Some(3), 3, 1), (Some(7), 6, 3)] {
             let budget = Budget { duration: limit.map(hour), ..Budget::default() };
             let policy = Policy { budget, ..Policy::default() };
-            let (keys, now) = (keys(&graph, false), DateTime::UNIX_EPOCH);
+            let (keys, now) = (keys(&graph), DateTime::UNIX_EPOCH);
             let view = View {
                 graph: &graph,
                 keys: &keys,
@@ -712,7 +712,7 @@ mod tests {
         let begun = Begun { max_iterations: 500, ..Begun::default() };
         history.apply(&record("t0", 10_000, RunEvent::LoopStarted(begun)));
         let graph = TaskGraph::new(tasks, Vec::new()).unwrap();
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
         let now = DateTime::from_timestamp(10_000, 0).unwrap();
         check(&view, &AttemptLaw::of(&view).nights(&view, now, 100));
@@ -787,7 +787,7 @@ mod tests {
             let (graph, policy, mut history) = any_repository(&law, &mut dice);
             let begun = Begun { max_iterations: 500, ..Begun::default() };
             history.apply(&record("t0", 0, RunEvent::LoopStarted(begun)));
-            let (keys, now) = (keys(&graph, false), DateTime::UNIX_EPOCH);
+            let (keys, now) = (keys(&graph), DateTime::UNIX_EPOCH);
             let view = View {
                 graph: &graph,
                 keys: &keys,

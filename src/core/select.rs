@@ -101,10 +101,6 @@ pub struct Policy {
     pub once: bool,
     /// Whether to wait for tasks in progress elsewhere, and for answers, when no task can start.
     pub wait: bool,
-    /// The time after which a task in progress counts as stale; a task can override it.
-    pub stale_after: Duration,
-    /// Whether a task inherits the most urgent priority among its dependents.
-    pub inherit: bool,
     /// The signal that asked the run to stop.
     pub stop: Option<(i32, &'static str)>,
     /// The plain loop, if the run is one.
@@ -146,8 +142,6 @@ impl Default for Policy {
             max_wait: MAX_WAIT,
             once: false,
             wait: false,
-            stale_after: STALE_AFTER,
-            inherit: false,
             stop: None,
             plain: None,
             isolation: Isolation::default(),
@@ -570,7 +564,7 @@ mod tests {
     }
 
     fn decide(graph: &TaskGraph, history: &History, policy: &Policy, now: i64) -> Decision {
-        let keys = keys(graph, policy.inherit);
+        let keys = keys(graph);
         View { graph, keys: &keys, history, policy, active: &[] }.decide(at(now))
     }
 
@@ -612,7 +606,7 @@ mod tests {
             changes in proptest::collection::vec((0usize..10, prop::sample::select(ANY)), 0..20),
         ) {
             let (history, policy) = (History::default(), Policy::default());
-            let keys = keys(&graph, false);
+            let keys = keys(&graph);
             for (number, status) in changes {
                 let count = graph.tasks().len();
                 let view = View {
@@ -650,7 +644,7 @@ mod tests {
             let policy = Policy { max_iterations: Some(max), start_limit: 0, ..Policy::default() };
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
-                graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, active: &[],
+                graph: &graph, keys: &keys(&graph), history: &history, policy: &policy, active: &[],
             }.forecast(1, &|_| 1, at(0)).slots.into_iter().map(|slot| slot.key).collect::<Vec<_>>();
             let mut all_went_well = true;
             let mut order = Vec::new();
@@ -707,27 +701,12 @@ mod tests {
         let graph = graph(9, &[(1, 4), (4, 5), (2, 6), (3, 7), (3, 8)]);
         let policy = Policy::default();
         let history = History::default();
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let view =
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         let numbers: Vec<_> = view.ready(at(0)).iter().map(|key| key.number).collect();
         assert_eq!(numbers, [1, 3, 2, 0]);
         assert_eq!(keys[1].to_string(), "P2, longest chain 3h, unblocks 1, place 2");
-    }
-
-    #[test]
-    fn priority_is_inherited_only_if_enabled() {
-        let mut tasks: Vec<Task> = (0..3).map(|i| task(&format!("t{i}"))).collect();
-        tasks[2].priority = Priority(0);
-        tasks[0].priority = Priority(1);
-        let graph = TaskGraph::new(tasks, vec![(1, 2)]).unwrap();
-        for (inherit, want) in [(false, 0), (true, 1)] {
-            let policy = Policy { inherit, ..Policy::default() };
-            let Decision::Start(key) = decide(&graph, &History::default(), &policy, 0) else {
-                panic!("a task is ready");
-            };
-            assert_eq!(key.number, want);
-        }
     }
 
     #[test]
@@ -738,7 +717,7 @@ mod tests {
         let call = |name: &str| AgentCommand::preset(name).unwrap();
         let agents = vec![call("claude"), call("codex")];
         let policy = Policy { start_limit: 0, agents, ..Policy::default() };
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let mut history = History::default();
         let started_first = |history: &History| {
             let (policy, active) = (&policy, &[][..]);
@@ -775,7 +754,7 @@ mod tests {
                 history.apply(&record(id, 100, Event::Ended(ended.clone())));
             }
             let policy = Policy { max_attempts, start_limit, ..Policy::default() };
-            let (keys, history) = (keys(&graph, false), &history);
+            let (keys, history) = (keys(&graph), &history);
             let view = View { graph: &graph, keys: &keys, history, policy: &policy, active: &[] };
             view.state(graph.number(&TaskId::new(id).unwrap()).unwrap(), at(99_999))
         };
@@ -928,7 +907,7 @@ mod tests {
         let mut history = History::default();
         let mut decided = |event: Event, active: &[Active<'_>]| {
             history.apply(&record("t0", 0, event));
-            let (keys, policy) = (keys(&graph, false), Policy { jobs: 2, ..Policy::default() });
+            let (keys, policy) = (keys(&graph), Policy { jobs: 2, ..Policy::default() });
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active }
                 .decide(at(0))
         };
@@ -956,7 +935,7 @@ mod tests {
     #[test]
     fn at_most_jobs_attempts_work_at_once() {
         let graph = graph(3, &[]);
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let history = History::default();
         let policy = Policy { jobs: 2, ..Policy::default() };
         let decided = |active: &[Active<'_>]| {

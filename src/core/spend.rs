@@ -167,8 +167,6 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// Wall time per run, including waiting.
     pub duration: Option<Duration>,
-    /// US dollars in the last 24 hours, over all runs.
-    pub cost_per_day: Option<f64>,
 }
 
 /// A limit that was reached.
@@ -180,8 +178,6 @@ pub enum Reached {
     Tokens(u64, u64),
     /// The duration of a run: limit.
     Duration(Duration),
-    /// The cost per 24 hours: limit and actual value.
-    Day(f64, f64),
 }
 
 impl fmt::Display for Reached {
@@ -203,10 +199,6 @@ impl fmt::Display for Reached {
             Reached::Duration(limit) => {
                 write!(f, "{} per run", duration::short(*limit))
             }
-            Reached::Day(limit, spent) => {
-                let (limit, spent) = (dollars(*limit), dollars(*spent));
-                write!(f, "{limit} in 24 hours ({spent} spent)")
-            }
         }
     }
 }
@@ -218,37 +210,26 @@ impl Budget {
         Some(began?.checked_add_signed(limit).unwrap_or(DateTime::<Utc>::MAX_UTC))
     }
 
-    /// What the limits on cost leave, in US dollars; none without such a limit.
-    pub fn left(
-        &self,
-        run: &Spend,
-        recent: impl IntoIterator<Item = (DateTime<Utc>, f64)>,
-        now: DateTime<Utc>,
-    ) -> Option<f64> {
-        let run = self.cost.map(|limit| limit - run.assumed_cost());
-        let day = self.cost_per_day.map(|limit| limit - cost_of_day(recent, now));
-        run.into_iter().chain(day).reduce(f64::min)
+    /// What the limit on cost leaves, in US dollars; none without such a limit.
+    pub fn left(&self, run: &Spend) -> Option<f64> {
+        self.cost.map(|limit| limit - run.assumed_cost())
     }
 
     /// The limits that the usage of running attempts can reach, as far as they report it.
     #[must_use]
     pub fn within_attempts(&self, running: &Spend) -> Budget {
-        let has_cost = running.cost_usd > 0.0;
         Budget {
-            cost: self.cost.filter(|_| has_cost),
+            cost: self.cost.filter(|_| running.cost_usd > 0.0),
             tokens: self.tokens.filter(|_| running.tokens != Tokens::default()),
             duration: None,
-            cost_per_day: self.cost_per_day.filter(|_| has_cost),
         }
     }
 
-    /// Returns the first limit that is reached: from the usage of the run since its start, and from
-    /// recent costs with their times.
+    /// Returns the first limit that the usage of the run since its start reaches.
     pub fn reached(
         &self,
         run: &Spend,
         began: Option<DateTime<Utc>>,
-        recent: impl IntoIterator<Item = (DateTime<Utc>, f64)>,
         now: DateTime<Utc>,
     ) -> Option<Reached> {
         let tokens = run.tokens.input + run.tokens.output + run.tokens.cache_write;
@@ -259,22 +240,9 @@ impl Budget {
             return Some(Reached::Tokens(limit, tokens));
         }
         let is_over = self.ends_at(began).is_some_and(|end| end <= now);
-        if let Some(limit) = self.duration.filter(|_| is_over) {
-            return Some(Reached::Duration(limit));
-        }
-        let day = cost_of_day(recent, now);
-        let limit = self.cost_per_day.filter(|limit| day >= *limit)?;
-        Some(Reached::Day(limit, day))
+        self.duration.filter(|_| is_over).map(Reached::Duration)
     }
 }
-
-fn cost_of_day(costs: impl IntoIterator<Item = (DateTime<Utc>, f64)>, now: DateTime<Utc>) -> f64 {
-    costs.into_iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum()
-}
-
-/// The period of the daily cost limit: a rolling day, because a calendar day would end in the
-/// middle of a night's run.
-pub const DAY: TimeDelta = TimeDelta::hours(24);
 
 #[cfg(test)]
 mod tests {
@@ -310,19 +278,18 @@ mod tests {
     fn each_limit_has_its_own_measure() {
         let tokens = Tokens { input: 10, output: 5, cache_read: 1000, cache_write: 1 };
         let run = Spend { cost_usd: 2.0, tokens, ..Spend::default() };
-        let recent = [(at(1), 5.0), (at(30), 1.0)];
         let reached = |budget: Budget| {
-            budget.reached(&run, Some(at(29)), recent, at(31)).map(|reached| reached.to_string())
+            budget.reached(&run, Some(at(29)), at(31)).map(|reached| reached.to_string())
         };
         let blank = Budget::default();
         let unknown = Spend { unknown_cost: 2, highest_cost: 1.5, ..run };
         let limit = Budget { cost: Some(5.0), ..blank };
         assert_eq!(
-            limit.reached(&unknown, None, [], at(31)).map(|reached| reached.to_string()).as_deref(),
+            limit.reached(&unknown, None, at(31)).map(|reached| reached.to_string()).as_deref(),
             Some("$5.00 per run ($2.00 spent, and 2 of unknown cost counted as $3.00)")
         );
         let limit = Budget { cost: Some(5.01), ..blank };
-        assert_eq!(limit.reached(&unknown, None, [], at(31)), None);
+        assert_eq!(limit.reached(&unknown, None, at(31)), None);
         assert_eq!(reached(blank), None);
         for (budget, want) in [
             (Budget { cost: Some(2.0), ..blank }, Some("$2.00 per run ($2.00 spent)")),
@@ -330,8 +297,6 @@ mod tests {
             (Budget { tokens: Some(16), ..blank }, Some("16 tokens per run (16 used)")),
             (Budget { tokens: Some(17), ..blank }, None),
             (Budget { duration: Some(Duration::from_secs(7200)), ..blank }, Some("2h per run")),
-            (Budget { cost_per_day: Some(1.5), ..blank }, None),
-            (Budget { cost_per_day: Some(1.0), ..blank }, Some("$1.00 in 24 hours ($1.00 spent)")),
         ] {
             assert_eq!(reached(budget).as_deref(), want, "{budget:?}");
         }

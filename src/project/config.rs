@@ -20,7 +20,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use crate::core::isolation::Select;
 use crate::{
     adapters::git::IntegrationMethod,
     core::{
@@ -154,8 +153,6 @@ settings! { @ [] []
     git_timeout: length = minutes(10);
     /// The time between the first signal and SIGKILL when an agent is ended.
     grace: length = Duration::from_secs(5);
-    /// The time limit of each hook.
-    hook_timeout: length = minutes(1);
     /// Commands before and after runs and attempts.
     hooks: Hooks = Hooks::default();
     /// End an attempt after this long without output, CPU time or changed files, unless its agent
@@ -175,17 +172,12 @@ settings! { @ [] []
     /// The number of attempts at a time per agent, tag or executor, such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
-    /// How long to wait for a lock on the journal, graph file or notes.
-    lock_timeout: length = minutes(2);
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     max_attempts: u32 = select::MAX_ATTEMPTS;
     /// The cost limit of a run, in US dollars; it ends an attempt that reaches it.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost: Option<f64> = None;
-    /// The cost limit of all runs within 24 hours, in US dollars.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    max_cost_per_day: Option<f64> = None;
     /// The time limit of a run; it ends running attempts too.
     max_duration: optional_length = None;
     /// Stop a run after this many different tasks failed in a row; 0: never.
@@ -221,8 +213,6 @@ settings! { @ [] []
     /// `commands` in place of `verify`.
     #[schemars(with = "Value", extend("type" = ["string", "object"]))]
     proof: ProofSettings = ProofSettings::default();
-    /// The time limit of a proof, and of those that the end of a run waits for.
-    proof_timeout: length = minutes(30);
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
@@ -247,17 +237,12 @@ settings! { @ [] []
     rounds: u32 = select::ROUNDS;
     /// Where attempts run: `local`, `sandbox` or one of `executors`.
     run_on: String = executor::LOCAL.to_owned();
-    /// Which priority selects the next task: its `own`, or the most urgent of its own and its
-    /// dependents' (`inherit`).
-    select: words ["own", "inherit"] Select = Select::Own;
     /// One or more commands that prepare a slot before an attempt, such as `npm ci`.
     setup: commands = Commands(Vec::new());
     /// The time limit of each command of `setup`.
     setup_timeout: length = minutes(15);
     /// The folder of the slots, relative to the repository; default: next to it.
     slot_dir: Option<String> = None;
-    /// A task in progress for this long counts as stale.
-    stale_after: length = select::STALE_AFTER;
     /// Stop a run after this many attempts in a row that fail immediately; 0: never.
     start_limit: u32 = select::START_LIMIT;
     /// How long a running attempt may continue after SIGTERM.
@@ -270,8 +255,6 @@ settings! { @ [] []
     verify_baseline: bool = false;
     /// Run verify commands one at a time, because they share a port, a database or a daemon.
     verify_exclusive: bool = false;
-    /// Where work is verified before it lands; default: where the attempt ran.
-    verify_on: Option<String> = None;
     /// The time limit of each verify command.
     verify_timeout: length = minutes(15);
 }
@@ -328,11 +311,9 @@ impl Config {
     /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
         /// Durations that `0s` would make useless. For the others it means never or at once.
-        const NEVER_ZERO: [&str; 8] = [
+        const NEVER_ZERO: [&str; 6] = [
             "commit_timeout",
             "git_timeout",
-            "hook_timeout",
-            "lock_timeout",
             "max_duration",
             "setup_timeout",
             "timeout",
@@ -370,19 +351,16 @@ impl Config {
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
             rounds: self.rounds,
-            stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
             roster: self.roster(),
             budget: Budget {
                 cost: self.max_cost,
                 tokens: self.max_tokens,
                 duration: self.max_duration,
-                cost_per_day: self.max_cost_per_day,
             },
             max_wait: self.max_wait,
             max_failures: self.max_failures,
             start_limit: self.start_limit,
-            inherit: self.select == Select::Inherit,
             isolation: self.isolation,
             ..Policy::default()
         }
@@ -436,14 +414,13 @@ mod tests {
     #[test]
     fn what_a_layer_says_stands_above_the_defaults() {
         let config = Config::of(&layer(&json!({
-            "agent": ["sh", "-c", "cat"], "timeout": "15m", "select": "inherit",
+            "agent": ["sh", "-c", "cat"], "timeout": "15m",
             "on_orphans": "leave", "verify": "make", "max_duration": null
         })))
         .unwrap();
         assert_eq!(config.on_orphans, Orphans::Leave);
         assert_eq!(config.agent.calls[0].argv, ["sh", "-c", "cat"]);
         assert_eq!(config.timeout, Duration::from_secs(900));
-        assert_eq!(config.select, Select::Inherit);
         assert_eq!(config.verify.0, ["make"]);
         assert_eq!(config.grace, Config::default().grace);
     }
@@ -516,10 +493,9 @@ mod tests {
             Config::fault(key, &zero).is_some_and(|fault| fault.contains("` must be "))
         };
         let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
-        let numbers = ["max_attempts", "max_cost", "max_cost_per_day", "max_iterations"];
-        let lengths = ["commit_timeout", "git_timeout", "hook_timeout", "max_duration"];
-        let others =
-            ["jobs", "lock_timeout", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
+        let numbers = ["max_attempts", "max_cost", "max_iterations"];
+        let lengths = ["commit_timeout", "git_timeout", "max_duration"];
+        let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
         for key in numbers.iter().chain(&lengths).chain(&others) {
             assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");
         }

@@ -35,18 +35,6 @@ pub fn setup(config: &Config, run_on: Option<&str>) -> Vec<String> {
     config.setup.0.iter().cloned().chain(at).collect()
 }
 
-/// Returns the executor that verifies the work of attempts at this one before it lands.
-///
-/// # Errors
-/// There is none of the name in `verify_on`.
-pub fn verifier(config: &Config, executor: Executor) -> Result<Executor> {
-    match &config.verify_on {
-        Some(given) => find(config, Some(given)),
-        // What keeps an agent in, or gives it its tools, is right for what it wrote.
-        None => Ok(executor),
-    }
-}
-
 /// Returns the executors that these tasks need, each once.
 ///
 /// # Errors

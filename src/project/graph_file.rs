@@ -39,7 +39,6 @@ pub struct GraphFile {
     path: PathBuf,
     name: String,
     durable: bool,
-    inherit: bool,
     /// None if the text in memory may differ from the file.
     stamp: Option<Stamp>,
     document: Document,
@@ -137,26 +136,13 @@ impl Write<'_> {
 }
 
 impl GraphFile {
-    /// Changes how keys are made from now on.
-    pub fn inherit(&mut self, inherit: bool) {
-        if self.inherit != inherit {
-            self.inherit = inherit;
-            self.keys = keys(&self.graph, inherit);
-        }
-    }
-
-    /// Reads the file. `name` is its name in messages; `inherit` says how keys are made.
+    /// Reads the file. `name` is its name in messages.
     ///
     /// # Errors
     /// The errors in the file.
-    pub fn read(
-        path: &Path,
-        name: &str,
-        durable: bool,
-        inherit: bool,
-    ) -> Result<GraphFile, Box<Rejected>> {
+    pub fn read(path: &Path, name: &str, durable: bool) -> Result<GraphFile, Box<Rejected>> {
         let (stamp, text) = text::read_text(path, name)?;
-        let file = GraphFile::assume(path, name, durable, inherit, &text)?;
+        let file = GraphFile::assume(path, name, durable, &text)?;
         Ok(GraphFile { stamp: Some(stamp), ..file })
     }
 
@@ -168,7 +154,6 @@ impl GraphFile {
         path: &Path,
         name: &str,
         durable: bool,
-        inherit: bool,
         text: &str,
     ) -> Result<GraphFile, Box<Rejected>> {
         let rejected = |text: &str, faults| {
@@ -179,9 +164,8 @@ impl GraphFile {
             path: path.to_owned(),
             name: name.to_owned(),
             durable,
-            inherit,
             stamp: None,
-            keys: keys(&loaded.graph, inherit),
+            keys: keys(&loaded.graph),
             graph: loaded.graph,
             warnings: loaded.warnings,
             document,
@@ -193,7 +177,7 @@ impl GraphFile {
     /// # Errors
     /// The errors in the text.
     pub fn with_text(&self, text: &str) -> Result<GraphFile, Box<Rejected>> {
-        GraphFile::assume(&self.path, &self.name, self.durable, self.inherit, text)
+        GraphFile::assume(&self.path, &self.name, self.durable, text)
     }
 
     /// Returns the statuses that differ from those of another version.
@@ -261,7 +245,7 @@ impl GraphFile {
         }
         // Git and some editors remove the file and write it again.
         regular_file::wait_for_text(&self.path, ABSENT);
-        let fresh = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)?;
+        let fresh = GraphFile::read(&self.path, &self.name, self.durable)?;
         let changes = differences(&self.graph, &fresh.graph);
         *self = fresh;
         Ok(Some(changes))
@@ -330,7 +314,7 @@ impl GraphFile {
                 return Ok(EditedText { own: None, foreign });
             };
             let name = format!("{}, with this change", self.name);
-            let edited = GraphFile::assume(&self.path, &name, self.durable, self.inherit, &text)
+            let edited = GraphFile::assume(&self.path, &name, self.durable, &text)
                 .map_err(|rejected| anyhow!(*rejected))?;
             if state::stamp(&self.path).ok() != self.stamp {
                 self.stamp = None;
@@ -359,7 +343,7 @@ impl GraphFile {
             .with_context(|| format!("keep `{}` aside", self.name))?;
         state::replace(&self.path, self.text().as_bytes(), self.durable)
             .with_context(|| format!("write `{}`", self.name))?;
-        *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
+        *self = GraphFile::read(&self.path, &self.name, self.durable)
             .map_err(|rejected| anyhow!(*rejected))?;
         Ok(aside)
     }
@@ -382,7 +366,7 @@ impl GraphFile {
         state::replace(&self.path, text.as_bytes(), self.durable)
             .with_context(|| format!("write `{}`", self.name))?;
         crash::point("graph.restored");
-        *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
+        *self = GraphFile::read(&self.path, &self.name, self.durable)
             .map_err(|rejected| anyhow!(*rejected))?;
         Ok(kept)
     }
@@ -437,7 +421,7 @@ pub fn with_status(text: &str, id: &TaskId, write: Write<'_>) -> Result<Option<S
     static LAST: Mutex<Option<GraphFile>> = Mutex::new(None);
     let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let read = || {
-        let file = GraphFile::assume(Path::new(""), "the graph", false, false, text);
+        let file = GraphFile::assume(Path::new(""), "the graph", false, text);
         file.map_err(|rejected| anyhow!(*rejected))
     };
     let known = last().take_if(|last| last.text() == text);
@@ -479,7 +463,7 @@ pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
 /// # Errors
 /// The first error in the text, with its location.
 pub fn read_graph(name: &str, text: &str) -> Result<TaskGraph, String> {
-    let file = GraphFile::assume(Path::new(name), name, false, false, text);
+    let file = GraphFile::assume(Path::new(name), name, false, text);
     file.map(|file| file.graph).map_err(|rejected| rejected.summary())
 }
 
@@ -495,7 +479,7 @@ mod tests {
         let path = dir.join("g.yaml");
         fs::write(&path, TEXT).unwrap();
         let state = StateFolder::open(dir.join("ralph"), false);
-        let file = GraphFile::read(&path, "g.yaml", false, false).unwrap();
+        let file = GraphFile::read(&path, "g.yaml", false).unwrap();
         (state, path, file)
     }
 
@@ -604,7 +588,7 @@ mod tests {
     fn unreadable_files_say_why() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.yaml");
-        let summary = || GraphFile::read(&path, "g.yaml", false, false).unwrap_err().summary();
+        let summary = || GraphFile::read(&path, "g.yaml", false).unwrap_err().summary();
         assert_eq!(summary(), "g.yaml:1:1: there is no `g.yaml`");
         fs::write(&path, b"tasks:\n  - id: a\xff\n").unwrap();
         assert_eq!(summary(), "g.yaml:2:10: the file is not UTF-8");

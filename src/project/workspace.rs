@@ -79,7 +79,6 @@ pub struct Workspace {
 /// Sets the limits that hold for this whole process.
 fn set_limits(config: &Config) {
     git::set_limit(config.git_timeout);
-    regular_file::set_lock_limit(config.lock_timeout);
 }
 
 impl Workspace {

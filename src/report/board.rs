@@ -423,7 +423,7 @@ mod tests {
             events.iter().map(|(id, _)| *id).filter(|id| !id.is_empty()).collect();
         let tasks = ids.into_iter().chain(["idle"]).map(task).collect();
         let mut graph = TaskGraph::new(tasks, Vec::new()).unwrap();
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let (mut history, mut board) = (History::default(), Board::default());
         let policy = Policy { jobs, ..Policy::default() };
         for (at, (id, event)) in (1..).zip(events) {

@@ -363,7 +363,7 @@ pub(super) fn task_cost_left(history: &History, graph: &TaskGraph, id: &TaskId) 
 
 /// The cost that is left for the run; none without a limit.
 pub(super) fn run_cost_left(cx: &RunContext, history: &History) -> Option<f64> {
-    cx.policy.budget.left(&history.spend(), history.recent_costs(), chrono::Utc::now())
+    cx.policy.budget.left(&history.spend())
 }
 
 /// Returns the prompt of the next attempt at a task with this agent, which reports in this folder.

@@ -204,9 +204,8 @@ impl RunCore {
         if budget == Budget::default() || self.is_ended_now() {
             return Ok(());
         }
-        let history = self.journal.history();
-        let recent = history.recent_costs().chain([(now, running.cost_usd)]);
-        let reached = budget.reached(&history.spend().plus(running), None, recent, now);
+        let spend = self.journal.history().spend().plus(running);
+        let reached = budget.reached(&spend, None, now);
         reached.map_or(Ok(()), |reached| self.stop_at(&reached))
     }
 

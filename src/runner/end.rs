@@ -21,6 +21,7 @@ use super::{
 use crate::{
     core::{
         event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
+        fixed_limit,
         graph::task::{Status, TaskId},
         proof::{Proof, ProofOutcome, policy::ProofPolicy},
         run::{
@@ -277,13 +278,13 @@ impl Runner {
         next.flatten().map_or(Ok(()), |next| self.handle(next))
     }
 
-    /// Waits for the proofs that are being made, up to `proof_timeout` or a signal.
+    /// Waits for the proofs that are being made, up to their limit or a signal.
     pub(super) fn await_proofs(&mut self) -> Result<()> {
         /// How long a proof may take to end the command that it runs.
         const END: Duration = Duration::from_secs(20);
         /// How long the wait for proofs lasts before it is journalled.
         const SILENT: Duration = Duration::from_secs(5);
-        let limit = self.core.cx.workspace.config.proof_timeout;
+        let limit = fixed_limit::proof();
         let mut deadline = Instant::now() + limit;
         let tasks = self.proofs.tasks();
         let policy = &self.core.cx.policy;

@@ -39,7 +39,7 @@ use crate::{
 pub(super) fn most(cx: &RunContext, graph: &TaskGraph, record: &AttemptRecord) -> FollowUps {
     let can = record.call.as_ref().is_some_and(AgentCommand::can_resume)
         && !record.terminal
-        && processes::executor_of(cx, record, None).is_ok_and(|executor| executor.is_here());
+        && processes::executor_of(cx, record).is_ok_and(|executor| executor.is_here());
     let task = task_of(graph, record);
     let limits = attempts::limits_of(cx, task.as_ref(), &ProcessKind::Agent(None));
     FollowUps::new(if can { cx.workspace.config.follow_ups } else { 0 }, limits.limit)

@@ -134,12 +134,6 @@ impl RunGraph {
         self.checkout.as_mut().map_or(&mut self.file, |checkout| &mut checkout.file)
     }
 
-    /// Changes how keys are made from now on.
-    pub(super) fn inherit(&mut self, inherit: bool) {
-        self.file.inherit(inherit);
-        self.in_checkout().inherit(inherit);
-    }
-
     /// Whether the graph file may be in the middle of being saved.
     pub(super) fn is_half_saved(&self) -> bool {
         self.unreadable.is_none_or(|since| since.elapsed() <= HALF_SAVED)

@@ -22,6 +22,7 @@ use crate::{
     core::{
         duration,
         event::{Event, Hook, HookFailed, RunEvent, StopReason, record::Record},
+        fixed_limit,
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{SelectionKey, View},
@@ -82,7 +83,7 @@ impl HookRun {
             folder: folder.to_owned(),
             root: workspace.root().to_owned(),
             message: message(),
-            limits: (workspace.config.hook_timeout, workspace.config.grace),
+            limits: (fixed_limit::hook(), workspace.config.grace),
             redact: workspace.config.redact,
             guardians: GuardianProgram::new(lock).context("hold the lock for a hook")?,
         }))

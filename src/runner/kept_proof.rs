@@ -16,11 +16,7 @@ use super::{
 };
 use crate::{
     adapters::git::SlotSettings,
-    core::{
-        commit_id::CommitId,
-        graph::TaskGraph,
-        run::command::{AttemptId, CheckPurpose},
-    },
+    core::{commit_id::CommitId, graph::TaskGraph, run::command::AttemptId},
     project::{
         attempt::{self, AttemptRecord},
         executors,
@@ -94,7 +90,7 @@ impl ProofSlot {
     ) -> Result<ProofSlot> {
         let config = &cx.workspace.config;
         let path = record.slot.as_ref().map(|slot| slot.path.clone()).context("it has no slot")?;
-        let place = (path.as_path(), CheckPurpose::Setup, "proof-setup");
+        let place = (path.as_path(), "proof-setup");
         let runs = SideCommands::of(cx, graph, record, place, &[]).map_err(Error::msg)?;
         Ok(ProofSlot {
             pool: slots.pool.clone(),

@@ -136,7 +136,7 @@ fn build(
     let workspace = &cx.workspace;
     let record = view.records.get(id).context("a trial without a record")?;
     let (attributes, merge) = (attributes(workspace)?, view.slots.pool.merge(slot));
-    let place = (&*merge, Regeneration::PURPOSE, "regenerate");
+    let place = (&*merge, "regenerate");
     let order = TrialOrder {
         main: workspace.root().to_owned(),
         pool: view.slots.pool.clone(),

@@ -30,7 +30,7 @@ use crate::{
         executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
         run::{
-            command::{AttemptId, CheckPurpose, ProcessOrder},
+            command::{AttemptId, ProcessOrder},
             input::{Input, ProcessStart},
             process_watch::ProcessLimits,
             verified_work::HeadSpan,
@@ -341,21 +341,12 @@ pub(super) struct SpawnedProcess {
     pub(super) on_its_way: Option<ProcessOnItsWay>,
 }
 
-/// Returns the executor of a process of an attempt: of its agent, or of a command with this purpose.
+/// Returns the executor of the processes of an attempt: its agent, and the commands that check its work.
 ///
 /// # Errors
 /// The settings have changed and do not know it any more.
-pub(super) fn executor_of(
-    cx: &RunContext,
-    record: &AttemptRecord,
-    purpose: Option<CheckPurpose>,
-) -> Result<Executor, String> {
-    let config = &cx.workspace.config;
-    let found = executors::find(config, record.run_on.as_deref());
-    let found = match purpose {
-        Some(CheckPurpose::Trial(_)) => found.and_then(|found| executors::verifier(config, found)),
-        Some(CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify) | None => found,
-    };
+pub(super) fn executor_of(cx: &RunContext, record: &AttemptRecord) -> Result<Executor, String> {
+    let found = executors::find(&cx.workspace.config, record.run_on.as_deref());
     found.map_err(|error| format!("{error:#}"))
 }
 
@@ -367,12 +358,8 @@ pub(super) fn executor_for(
     kind: &ProcessKind,
     spec: &ProcessSpec,
 ) -> Result<Executor, NotStarted> {
-    let purpose = match kind {
-        ProcessKind::Agent(_) => None,
-        ProcessKind::Check(purpose, ..) => Some(*purpose),
-    };
-    let executor = executor_of(cx, record, purpose).map_err(NotStarted::Refused)?;
-    if purpose.is_none() && executor.is_here() {
+    let executor = executor_of(cx, record).map_err(NotStarted::Refused)?;
+    if matches!(kind, ProcessKind::Agent(_)) && executor.is_here() {
         process::check(spec).map_err(NotStarted::Missing)?;
     }
     Ok(executor)

@@ -19,7 +19,7 @@ use crate::{
     adapters::git::{Repo, changed_lines},
     core::{
         commit_id::CommitId,
-        duration,
+        duration, fixed_limit,
         graph::TaskGraph,
         proof::{
             ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
@@ -27,7 +27,6 @@ use crate::{
             plan::{ChangedFile, ProofPlan, ProofSubject},
             tripwire::Tripwire,
         },
-        run::command::CheckPurpose,
         test_output::{self, TestRun},
         verdict::{CheckResult, Outcome},
     },
@@ -57,7 +56,6 @@ pub(super) struct ProofOrder {
     task_dir: PathBuf,
     /// The folder of the attempt in the repository.
     log: String,
-    budget: Duration,
     seed: u64,
     turn: Arc<ProofTurn>,
     /// Whether it is made before the work lands.
@@ -80,8 +78,7 @@ impl ProofOrder {
         let config = &cx.workspace.config;
         // What Python compiles for a control must not be taken for the work.
         let env = [("PYTHONDONTWRITEBYTECODE", "1")];
-        let place = (slot, CheckPurpose::Verify, "proof");
-        let runs = SideCommands::of(cx, graph, record, place, &env)?;
+        let runs = SideCommands::of(cx, graph, record, (slot, "proof"), &env)?;
         let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
         let settings = task.proof_settings(&config.proof);
         let limit = |check: Option<&CheckResult>| {
@@ -110,7 +107,6 @@ impl ProofOrder {
             runs,
             task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
             log: record.log.clone(),
-            budget: config.proof_timeout,
             seed: now.as_nanos() as u64,
             turn: Arc::default(),
             is_before: false,
@@ -148,10 +144,11 @@ impl ProofOrder {
     }
 
     fn stopped(&self, began: Instant) -> ProofOutcome {
-        if began.elapsed() < self.budget {
+        if began.elapsed() < fixed_limit::proof() {
             return ProofOutcome::cut_off();
         }
-        let why = format!("`proof_timeout` ({}) reached", duration::short(self.budget));
+        let why =
+            format!("the limit of a proof ({}) was reached", duration::short(fixed_limit::proof()));
         ProofOutcome::Skipped { why }
     }
 
@@ -217,7 +214,7 @@ impl ProofOrder {
     }
 
     fn is_over(&self, began: Instant) -> bool {
-        self.turn.is_stopped() || began.elapsed() >= self.budget
+        self.turn.is_stopped() || began.elapsed() >= fixed_limit::proof()
     }
 
     /// Waits until the files that change get another time than they have, in whole seconds: caches
@@ -258,7 +255,7 @@ impl ProofOrder {
         for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
             let name = kind.log_name();
             let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
-            let left = self.budget.saturating_sub(began.elapsed());
+            let left = fixed_limit::proof().saturating_sub(began.elapsed());
             let goes_on = || !self.turn.is_stopped();
             let place = (self.main.as_path(), log);
             let (check, output) = self.runs.check(command, place, (*limit).min(left), goes_on);

@@ -264,7 +264,7 @@ fn placed(
     let spec = process_spec::agent(workspace, record, call);
     let mut spec = ProcessSpec { argv: call.argv_within(budget), ..spec };
     spec.env.push((name.to_owned(), value.to_owned()));
-    let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
+    let executor = processes::executor_of(cx, record).map_err(Error::msg)?;
     ensure!(executor.is_here(), "its agent runs on `{}`, and this one only here", executor.name);
     let placed = processes::placed(cx, graph, record, &executor, (&spec, &side.sign), limit);
     Ok(placed.map_err(|fault| Error::msg(fault.to_string()))?.spec)

@@ -26,7 +26,6 @@ use crate::{
     core::{
         duration,
         graph::TaskGraph,
-        run::command::{CheckPurpose, TrialRun},
         test_output,
         verdict::{CheckResult, Outcome, ResolvedConflict},
     },
@@ -89,8 +88,8 @@ impl SideProcesses {
 }
 
 impl SideCommands {
-    /// Returns how commands run in the slot `dir`, as those with this purpose of an attempt do, with
-    /// additional variables. `name` is the name of the sign, which no other process has open.
+    /// Returns how commands run in the slot `dir`, as those of an attempt do, with additional
+    /// variables. `name` is the name of the sign, which no other process has open.
     ///
     /// # Errors
     /// They do not run on this machine.
@@ -98,14 +97,14 @@ impl SideCommands {
         cx: &RunContext,
         graph: &TaskGraph,
         record: &AttemptRecord,
-        (dir, purpose, name): (&Path, CheckPurpose, &str),
+        (dir, name): (&Path, &str),
         env: &[(&str, &str)],
     ) -> Result<SideCommands, String> {
         let call = record.call.as_ref().ok_or("the attempt has no agent")?;
         let agent = process_spec::agent(&cx.workspace, record, call);
         let mut spec = process_spec::check(agent, ANY, dir, Path::new("/dev/null"));
         spec.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let executor = processes::executor_of(cx, record, Some(purpose))?;
+        let executor = processes::executor_of(cx, record)?;
         if !executor.is_here() {
             return Err(format!("its checks run on `{}`", executor.name));
         }
@@ -174,9 +173,6 @@ pub(super) struct Regeneration {
 }
 
 impl Regeneration {
-    /// Returns the purpose of its commands, which run where work is verified before it lands.
-    pub(super) const PURPOSE: CheckPurpose = CheckPurpose::Trial(TrialRun::First);
-
     /// Makes the files again that have the number of a command, in their folders, and puts that command
     /// in its place.
     ///

@@ -467,7 +467,6 @@ impl Runner {
         let elsewhere = mem::take(elsewhere);
         let policy = self.core.cx.options.policy(&self.core.cx.workspace);
         self.core.cx.policy = Policy { stop, elsewhere, ..policy };
-        self.core.graph.inherit(self.core.cx.policy.inherit);
         if changed.is_empty() {
             return Ok(());
         }

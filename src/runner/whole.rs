@@ -18,7 +18,6 @@ use crate::{
         executor::Executor,
         graph::task::{Status, TaskId},
         history::LandedWork,
-        run::command::{CheckPurpose, TrialRun},
         verdict::{CheckResult, Outcome},
         whole::{WholeCheck, first_red},
     },
@@ -360,8 +359,7 @@ impl WholeTrial<'_> {
     ) -> Result<(PlacedProcess, Executor), String> {
         let workspace = &self.runner.core.cx.workspace;
         let cx = &self.runner.core.cx;
-        let executor =
-            processes::executor_of(cx, record, Some(CheckPurpose::Trial(TrialRun::First)))?;
+        let executor = processes::executor_of(cx, record)?;
         let facts = ProcessFacts {
             mark: record.mark(),
             slot: spec.dir.clone(),

@@ -317,7 +317,7 @@ mod tests {
             history.apply(&record("open", 2, event));
         }
         let (keys, policy) = (
-            keys(&graph, false),
+            keys(&graph),
             Policy { max_attempts: 1, rounds: 1, start_limit: 0, ..Policy::default() },
         );
         let view =

@@ -446,7 +446,7 @@ mod tests {
             history.apply(&record(id, at, event));
         }
         history.apply(finished);
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
         let output = vec!["the first line".to_owned(), "2 tests failed".to_owned()];
         let outputs = FailureOutputs::from([(TaskId::new("parked").unwrap(), output)]);

@@ -453,7 +453,7 @@ mod tests {
             let tasks = if is_filtered { tasks.to_vec() } else { Vec::new() };
             let filter = Filter { tasks, ..Filter::default() };
             let (history, policy) = (History::default(), Policy { filter, ..Policy::default() });
-            let keys = keys(&graph, false);
+            let keys = keys(&graph);
             let view = View {
                 graph: &graph, keys: &keys, history: &history, policy: &policy, active: &active,
             };

@@ -465,9 +465,6 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.run(["run", "--max-tokens", "1"]).code(2).stderr_has("limit reached: 1 tokens per run (");
     trial.run(["run", "--max-duration", "1ms", "-q"]).code(2);
-    let by_day = "fsync: false\nmax_cost_per_day: 0.01\n";
-    let trial = trial.file(".ralph/config.yaml", by_day).agent("commit");
-    trial.run(["run"]).code(2).stderr_has("limit reached: $0.0100 in 24 hours (");
     trial
         .run(["run", "--max-cost", "nothing"])
         .code(64)
@@ -493,7 +490,6 @@ fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
     let verify = "[ $RALPH_TASK_ID != a ] || until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done";
     for (limit, reached) in [
         ("max_cost: 0.5", "limit reached: $0.50"),
-        ("max_cost_per_day: 0.5", "limit reached: $0.50"),
         ("max_tokens: 2000", "limit reached: 2000 tokens"),
     ] {
         let config =

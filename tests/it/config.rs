@@ -37,7 +37,6 @@ fn every_setting_is_shown_with_its_origin() {
     fsync               false                               .ralph/config.yaml:1
     git_timeout         10m                                 default
     grace               [took]                               .ralph/config.yaml:3
-    hook_timeout        1m                                  default
     hooks               {}                                  default
     idle                15m                                 default
     isolation           slot                                default
@@ -45,10 +44,8 @@ fn every_setting_is_shown_with_its_origin() {
     keep_awake          false                               RALPH_KEEP_AWAKE
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
-    lock_timeout        2m                                  default
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2
-    max_cost_per_day    none                                default
     max_duration        none                                default
     max_failures        5                                   default
     max_iterations      none                                default
@@ -61,7 +58,6 @@ fn every_setting_is_shown_with_its_origin() {
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
     proof               report                              default
-    proof_timeout       30m                                 default
     protect             []                                  default
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
@@ -70,18 +66,15 @@ fn every_setting_is_shown_with_its_origin() {
     rounds              1                                   .ralph/config.yaml:7
     run_on              local                               default
     schedule            none                                default
-    select              own                                 default
     setup               []                                  default
     setup_timeout       15m                                 default
     slot_dir            none                                default
-    stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:5
     term_grace          [took]                               .ralph/config.yaml:4
     timeout             45m                                 RALPH_TIMEOUT
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
     verify_baseline     false                               default
     verify_exclusive    false                               default
-    verify_on           none                                default
     verify_timeout      15m                                 default
     "#);
 }

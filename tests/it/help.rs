@@ -120,7 +120,7 @@ fn a_shell_completes_commands_ids_and_settings() {
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @r"
     task-c: task-complete
     task-reset r: right
-    config max_c: max_cost max_cost_per_day
+    config max_c: max_cost
     run --task s: start
     task-reset zz:
     ");

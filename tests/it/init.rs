@@ -550,7 +550,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
             "  - make test",
             "  - cargo test",
             "max_iterations: 3    # attempts per run (default: open tasks x max_attempts, at least 50)",
-            "max_cost: 2.5 # US dollars per run; also max_cost_per_day, max_tokens, max_duration",
+            "max_cost: 2.5 # US dollars per run; also max_tokens, max_duration",
         ]
     );
     assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());

@@ -210,7 +210,7 @@ fn a_checkout_follows_once_what_is_in_its_way_is_gone() {
         ("git checkout -q --detach", "git checkout -q main"),
     ];
     let work = |(hinder, clear): &(&str, &str)| {
-        let trial = stage("tasks: [{id: a}, {id: b}]\n", "lock_timeout: 2s\n");
+        let trial = stage("tasks: [{id: a}, {id: b}]\n", "").env("RALPH_FIXED_LIMIT", "2s");
         trial.git(&["commit", "--quiet", "--allow-empty", "-m", "Set the stage"]);
         tell(&trial, "a", "await open; put line agent; put new agent; work");
         let run = trial.start_until(["run"], "waiting-a");

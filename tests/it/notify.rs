@@ -233,7 +233,7 @@ fn a_failing_hook_after_something_is_told_and_the_run_goes_on() {
 #[test]
 fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let hang = "setsid sleep 600 & trap \"\" TERM; while :; do sleep 0.05; done";
-    let trial = trial(&format!("hook_timeout: 1s\nhooks: {{before_run: '{hang}'}}\n"));
+    let trial = trial(&format!("hooks: {{before_run: '{hang}'}}\n")).env("RALPH_FIXED_LIMIT", "1s");
     trial.run(["run"]).code(1);
     trial.assert_record("hook_failed", &serde_json::json!({"outcome": "timed_out"}));
     trial.no_process_is_left();

@@ -228,9 +228,10 @@ fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_ac
     let slow = "verify: 'sleep 2; for it in tests/*.sh; do sh -e $it || exit 1; done'";
     let script = format!("cat > /dev/null; {work}\ngit add -A; \"$0\" < /dev/null");
     let with = |config: &str| project(config).command(["sh", "-c", &script, &agent("commit")]);
-    let late = with(&format!("{slow}\nproof_timeout: 1s"));
+    let late = with(slow).env("RALPH_FIXED_LIMIT", "1s");
     let in_place = with(VERIFY).in_place();
-    for (project, why) in [(late, "`proof_timeout` ("), (in_place, "attempts work in the checkout")]
+    for (project, why) in
+        [(late, "the limit of a proof ("), (in_place, "attempts work in the checkout")]
     {
         let printed = project.run(["run", "-v"]).code(0).whole();
         assert!(printed.contains(&format!("mul not examined: {why}")), "{printed}");

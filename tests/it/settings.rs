@@ -28,17 +28,6 @@ fn attempts_and_iterations_may_be_settings() {
 }
 
 #[test]
-fn a_task_inherits_urgency_where_the_project_wants_it() {
-    let graph = "tasks:\n  - {id: a}\n  - {id: b, priority: low}\n  - {id: c, priority: critical, \
-                 depends_on: [b]}\n";
-    let order = |trial: &TestProject| trial.planned(&[]);
-    let trial = TestProject::new().graph(graph);
-    assert_eq!(order(&trial), ["a", "b", "c"]);
-    let trial = trial.file(".ralph/config.yaml", "select: inherit\n");
-    assert_eq!(order(&trial), ["b", "c", "a"]);
-}
-
-#[test]
 fn a_misspelt_variable_is_drawn_and_nothing_is_claimed() {
     let trial = TestProject::new()
         .graph(DIAMOND)

@@ -409,8 +409,7 @@ impl TestProject {
     /// The status of a task, as `ralph` reads it.
     pub fn status(&self, id: &str) -> String {
         let path = self.root.join("task-graph.yaml");
-        let file =
-            ralph::project::graph_file::GraphFile::read(&path, "graph", false, false).unwrap();
+        let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false).unwrap();
         let id = ralph::core::graph::task::TaskId::new(id).unwrap();
         let number = file.graph().number(&id).unwrap();
         file.graph().task(number).status.to_string()

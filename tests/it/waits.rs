@@ -175,14 +175,13 @@ fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
         until grep -q agent_started \"$journal\"; do sleep 0.02; done
         flock \"$journal\" sh -c 'touch \"$TRIAL_DIR/held\"; sleep 600' &
         until [ -e \"$TRIAL_DIR/held\" ]; do sleep 0.02; done; \"$RALPH\" task-complete a 2>&1; exit 1";
-    let settings = format!("{SETTINGS}lock_timeout: 1s\n");
-    let trial = staged(lines).file(".ralph/config.yaml", &settings);
+    let trial = staged(lines).env("RALPH_FIXED_LIMIT", "1s");
     let words = ["run", "--", "sh", "-c", &staged_script(lines)];
     let (exit, said) = limited(&trial, &words);
     // The run ends too if it has something to write meanwhile.
     assert!([Some(0), Some(1)].contains(&exit), "{said}");
     let said = said + &trial.read("logs/attempts/a/1/stdout");
-    assert!(said.contains("ralph.jsonl` for longer than 1.0s (`lock_timeout`); `fuser"), "{said}");
+    assert!(said.contains("ralph.jsonl` for longer than 1.0s; `fuser"), "{said}");
     trial.no_process_is_left();
     // The lock ends with the attempt that holds it.
     trial.run(["run"]).graph_complete();
@@ -190,7 +189,6 @@ fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
 
 #[test]
 fn a_lock_of_another_program_ends_a_command_at_the_limit() {
-    let settings = format!("{SETTINGS}lock_timeout: 1s\n");
     let work = agent("commit");
     for (file, words) in [
         (".git/ralph/graph.lock", &["task-reset", "a"][..]),
@@ -199,7 +197,7 @@ fn a_lock_of_another_program_ends_a_command_at_the_limit() {
     ] {
         let trial = TestProject::new()
             .graph("tasks: [{id: a}]\n")
-            .file(".ralph/config.yaml", &settings)
+            .env("RALPH_FIXED_LIMIT", "1s")
             .agent("commit");
         trial.run(["task-block", "a", "--reason", "x"]);
         let hold = format!("exec flock {file} sh -c 'touch \"$TRIAL_DIR/locked\"; exec sleep 600'");
@@ -217,7 +215,7 @@ fn a_lock_of_another_program_ends_a_command_at_the_limit() {
         kill_process_group(group, Signal::KILL).unwrap();
         holder.wait().unwrap();
         assert_eq!(exit, Some(1), "{file} {words:?}: {said}");
-        assert!(said.contains("(`lock_timeout`)") && said.contains(file), "{words:?}: {said}");
+        assert!(said.contains("for longer than 1.0s") && said.contains(file), "{words:?}: {said}");
         trial.run(["task-reset", "a"]);
         trial.run(["run"]).graph_complete();
     }

@@ -77,7 +77,6 @@ const BARRED: &[(&str, &str)] = &[
     ("max_cost", LIMIT),
     ("timeout", LIMIT),
     ("idle", LIMIT),
-    ("stale_after", LIMIT),
 ];
 
 /// What a part of a split task takes over where the draft does not set it.

@@ -20,7 +20,6 @@ use super::{
 use crate::{
     diagnostic::{Diagnostic, nearest, visible},
     finding::{Finding, FindingKind},
-    task_paths::named_paths,
 };
 
 /// What the rules know of the repository and its settings.
@@ -33,8 +32,6 @@ pub struct LintFacts<'a> {
     pub has_path: &'a dyn Fn(&str) -> bool,
     /// The number of attempts at a time.
     pub jobs: usize,
-    /// Whether a task takes over the urgency of its dependents.
-    pub inherits: bool,
 }
 
 /// A remark and its place.
@@ -199,9 +196,6 @@ impl Linter<'_> {
     }
 
     fn priority_order(&self, number: usize) -> Option<LintFinding> {
-        if self.facts.inherits {
-            return None;
-        }
         let task = self.graph.task(number);
         let is_later = |before: &usize| {
             self.is_open(*before) && self.graph.task(*before).priority > task.priority
@@ -315,7 +309,6 @@ mod tests {
             has_program: &|program| ["cargo", "sh"].contains(&program),
             has_path: &|path| path == "src/lib.rs",
             jobs,
-            inherits: false,
         };
         let found = lint(&graph, &facts);
         let lines = diagnostics(&document, &found);

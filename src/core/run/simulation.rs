@@ -346,7 +346,7 @@ impl World {
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
-        let keys = select::keys(&self.graph, false);
+        let keys = select::keys(&self.graph);
         let mut run = std::mem::take(&mut self.run);
         let stop = self.history.run.stop.as_ref();
         let stops_now = stop.is_some_and(|stop| stop.now);

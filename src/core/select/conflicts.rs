@@ -203,7 +203,7 @@ mod tests {
         check: impl Fn(View<'_>),
     ) {
         let policy = Policy { jobs: 10, limits, ..Policy::default() };
-        let (keys, history) = (keys(graph, false), History::default());
+        let (keys, history) = (keys(graph), History::default());
         check(View { graph, keys: &keys, history: &history, policy: &policy, active });
     }
 
@@ -248,7 +248,7 @@ mod tests {
         }
         // Its next attempt failed in another way.
         history.apply(&record("t1", 1, Event::Ended(end(2, Verdict::Unverified))));
-        let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
+        let (keys, policy) = (keys(&graph), Policy { jobs: 4, ..Policy::default() });
         let of = |number: usize, other: usize| {
             let active = [active(other, None, true)];
             let view = View {
@@ -360,7 +360,7 @@ mod tests {
         for (id, start) in [("t0", 0), ("t1", 0), ("t2", 1)] {
             history.apply(&record(id, start, started(1)));
         }
-        let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
+        let (keys, policy) = (keys(&graph), Policy { jobs: 4, ..Policy::default() });
         let state = |history: &History, active: &[Active<'_>], now| {
             let view = View { graph: &graph, keys: &keys, history, policy: &policy, active };
             let states: Vec<TaskState> = (3..6).map(|number| view.state(number, at(now))).collect();
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn a_task_that_stalls_alone_goes_after_the_others_and_then_counts() {
         let graph = graph(&[("", &[][..], &["p"][..]), ("", &[][..], &["p"][..])]);
-        let (keys, policy) = (keys(&graph, false), Policy::default());
+        let (keys, policy) = (keys(&graph), Policy::default());
         let mut history = History::default();
         let stall = |history: &History, now| {
             let earlier = history.errors_before("p", &graph.task(0).id);
@@ -482,7 +482,7 @@ mod tests {
         /// attempt come from `fates` in turn, or from the task if `fates` is empty.
         fn run(&mut self, fates: &[(i64, i64, u8)]) -> Result<StopReason, TestCaseError> {
             let mut fates = fates.iter().cycle();
-            let keys = keys(&self.graph, self.policy.inherit);
+            let keys = keys(&self.graph);
             for _ in 0..2000 {
                 let (decision, agent) = self.decide(&keys);
                 match decision {
@@ -729,7 +729,7 @@ mod tests {
 
         #[test]
         fn a_run_without_failures_matches_the_forecast(mut trial in trial()) {
-            let keys = keys(&trial.graph, false);
+            let keys = keys(&trial.graph);
             let view = View {
                 graph: &trial.graph,
                 keys: &keys,

@@ -400,7 +400,7 @@ mod tests {
             tasks[*number].status = Status::Complete;
         }
         let graph = TaskGraph::new(tasks, edges.to_vec()).unwrap();
-        let (keys, history, policy) = (keys(&graph, false), History::default(), Policy::default());
+        let (keys, history, policy) = (keys(&graph), History::default(), Policy::default());
         let view =
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         check(view, &|number| lengths[number]);

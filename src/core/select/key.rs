@@ -49,7 +49,7 @@ impl fmt::Display for SelectionKey {
 
 /// Computes the key of every task, by number, as if none had failed. It depends only on the graph: a
 /// chain runs through dependents, and no dependent can finish before the task.
-pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
+pub fn keys(graph: &TaskGraph) -> Vec<SelectionKey> {
     let mut keys: Vec<SelectionKey> = (0..graph.tasks().len())
         .map(|number| SelectionKey {
             round: 0,
@@ -67,9 +67,6 @@ pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
         for dependent in graph.dependents(number).filter(|d| unfinished(graph.task(*d))) {
             longest = longest.max(keys[dependent].chain.0);
             unblocks += 1;
-            if inherit {
-                key.priority = key.priority.min(keys[dependent].priority);
-            }
         }
         key.chain = Reverse(longest + u64::from(graph.task(number).minutes));
         key.unblocks = Reverse(unblocks);
@@ -109,7 +106,7 @@ mod tests {
     #[test]
     fn a_retry_comes_after_tasks_that_have_not_failed_until_a_task_succeeds() {
         let graph = graph(3, &[]);
-        let (keys, policy) = (keys(&graph, false), Policy::default());
+        let (keys, policy) = (keys(&graph), Policy::default());
         let mut history = History::default();
         let mut next = |id: &str, verdict| {
             history.apply(&record(id, 0, started(1)));

@@ -325,7 +325,7 @@ mod tests {
                 ..Policy::default()
             };
             let mut graph = graph(self.odds.len(), &[]);
-            let keys = keys(&graph, false);
+            let keys = keys(&graph);
             let (mut history, mut now) = (History::default(), 0);
             let mut tried = vec![[0; 2]; self.odds.len()];
             history.apply(&record("", 0, RunEvent::LoopStarted(Begun::default())));
@@ -353,7 +353,7 @@ mod tests {
                     panic!("nothing is busy")
                 };
                 let (name, agent) = (call.name.clone(), usize::from(call.name == AGENTS[1]));
-                let left = policy.budget.left(&history.spend(), history.recent_costs(), at);
+                let left = policy.budget.left(&history.spend());
                 let cost = left.map_or(self.prices[agent], |left| left.min(self.prices[agent]));
                 let nth = &mut tried[number][agent];
                 *nth += 1;

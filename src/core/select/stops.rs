@@ -55,8 +55,8 @@ impl Standstill<'_> {
         if (1..=run.starts_failed).contains(&self.0.policy.start_limit) {
             return Some(StopReason::StartLimit(run.starts_failed));
         }
-        let (spend, recent) = (self.0.history.spend(), self.0.history.recent_costs());
-        if let Some(reached) = self.0.policy.budget.reached(&spend, run.started_at, recent, now) {
+        let spend = self.0.history.spend();
+        if let Some(reached) = self.0.policy.budget.reached(&spend, run.started_at, now) {
             return Some(StopReason::Limit(reached.to_string()));
         }
         if let Some(max) = iteration_limit_reached(self.0) {
@@ -390,7 +390,7 @@ mod tests {
             plain: Some(plain.clone()),
             ..Policy::default()
         };
-        let keys = keys(&graph, false);
+        let keys = keys(&graph);
         let view =
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         view.decide(at(2))

@@ -16,7 +16,7 @@ use crate::{
         select::Policy,
         verdict::{Merge, Verdict},
     },
-    project::{config::Select, graph_file::GraphFile},
+    project::graph_file::GraphFile,
     regular_file,
 };
 
@@ -100,7 +100,7 @@ impl Workspace {
         let text = self.repo.file_at(commit, &path)?;
         // A text that is not UTF-8 is no graph, as in the checkout.
         let text = text.and_then(|text| String::from_utf8(text).ok());
-        Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", false, false, &it).ok()))
+        Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", false, &it).ok()))
     }
 
     /// Returns the graph in the newest commit of the checkout; none if that has no valid one.
@@ -132,9 +132,8 @@ impl Workspace {
     /// The graph at the start of an attempt, as if the file still had that text. None if there is
     /// no copy of it.
     pub fn kept_graph(&self) -> Option<GraphFile> {
-        let inherit = self.config.select == Select::Inherit;
         let text = regular_file::read_to_string(&self.state.graph()).ok()?;
-        GraphFile::assume(&self.graph, &self.graph_name(), self.config.fsync, inherit, &text).ok()
+        GraphFile::assume(&self.graph, &self.graph_name(), self.config.fsync, &text).ok()
     }
 }
 
@@ -150,10 +149,8 @@ fn is_checking_out(workspace: &Workspace) -> bool {
 /// # Errors
 /// The errors in it, as a drawn diagnostic with its exit code.
 pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
-    let inherit = workspace.config.select == Select::Inherit;
-    let read = || {
-        GraphFile::read(&workspace.graph, &workspace.graph_name(), workspace.config.fsync, inherit)
-    };
+    let read =
+        || GraphFile::read(&workspace.graph, &workspace.graph_name(), workspace.config.fsync);
     let mut found = read();
     for _ in 0..CHECKOUTS.0 {
         if found.is_ok() || !is_checking_out(workspace) {
@@ -171,9 +168,8 @@ pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
 /// Only those of [`checkout_graph`].
 pub fn empty_graph(workspace: &Workspace) -> Result<GraphFile> {
     let (path, name) = (&workspace.graph, workspace.graph_name());
-    let inherit = workspace.config.select == Select::Inherit;
     let text = "version: 1\ntasks: []\n";
-    GraphFile::assume(path, &name, workspace.config.fsync, inherit, text)
+    GraphFile::assume(path, &name, workspace.config.fsync, text)
         .map_err(|rejected| refused(&rejected))
 }
 

@@ -215,7 +215,7 @@ pub(super) mod tests {
     };
 
     pub(in crate::view::picture) fn picture(graph: &TaskGraph) -> GraphPicture {
-        let (keys, policy, history) = (keys(graph, false), Policy::default(), History::default());
+        let (keys, policy, history) = (keys(graph), Policy::default(), History::default());
         let view = View { graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         GraphPicture::of(&view, "g.yaml", DateTime::from_timestamp(60, 0).unwrap())
     }

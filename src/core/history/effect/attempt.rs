@@ -71,7 +71,7 @@ impl Effect for CheckEvent {
                 history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
             }
             CheckEvent::WorkReviewed(end) => {
-                history.add_call(record, &end.spend(), &end.usage);
+                history.add_call(record, &end.spend());
                 history.apply_review_error(at, end);
             }
             CheckEvent::SettingUp { .. }

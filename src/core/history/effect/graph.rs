@@ -11,13 +11,13 @@ impl Effect for GraphEvent {
             GraphEvent::StatusChanged { new, cause, reason, .. } => {
                 history.set_status(record.task_id.as_ref(), *new, *cause, reason.as_deref());
             }
-            GraphEvent::Drafted(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
             GraphEvent::GraphLoaded { .. }
             | GraphEvent::GraphRejected { .. }
             | GraphEvent::UncommittedFound { .. }
             | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::SettingsRejected { .. }
-            | GraphEvent::GraphGuarded { .. } => {}
+            | GraphEvent::GraphGuarded { .. }
+            | GraphEvent::Drafted(_) => {}
         }
     }
 }

@@ -92,7 +92,7 @@ impl QueueWorld {
             History::default(),
             Policy::default(),
         );
-        let keys = select::keys(&graph, false);
+        let keys = select::keys(&graph);
         let second = std::time::Duration::from_secs(1);
         let view =
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
