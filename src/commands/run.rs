@@ -402,7 +402,7 @@ pub(super) fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFi
     let status = if asks { Status::NeedsInput } else { Status::Pending };
     let text = format!(
         "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
-         title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n    verify_baseline: false\n"
+         title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n"
     );
     state::replace(workspace.graph_path(), text.as_bytes(), workspace.config.fsync)
         .with_context(|| format!("write `{}`", workspace.graph_path().display()))?;

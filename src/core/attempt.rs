@@ -13,8 +13,6 @@ pub enum AttemptState {
     Preparing,
     /// The commands of `setup` run in its slot.
     SettingUp,
-    /// The verify commands run before its agent starts.
-    Baseline,
     /// Its agent runs.
     Running,
     /// Its agent reported and exited; its remaining child processes may finish.
@@ -37,7 +35,7 @@ impl AttemptState {
             AttemptState::SettingUp => "setting up",
             AttemptState::Running => "running",
             AttemptState::WaitingForChildren => "waiting for children",
-            AttemptState::Baseline | AttemptState::Verifying => "verifying",
+            AttemptState::Verifying => "verifying",
             AttemptState::Reviewing => "reviewing",
             AttemptState::Queued => "queued",
             AttemptState::Landing => "landing",
@@ -50,7 +48,6 @@ impl AttemptState {
             AttemptState::Queued | AttemptState::Landing => true,
             AttemptState::Preparing
             | AttemptState::SettingUp
-            | AttemptState::Baseline
             | AttemptState::Running
             | AttemptState::WaitingForChildren
             | AttemptState::Verifying
@@ -61,10 +58,7 @@ impl AttemptState {
     /// Whether a command that is no agent may run for it.
     pub fn is_checked(self) -> bool {
         match self {
-            AttemptState::SettingUp
-            | AttemptState::Baseline
-            | AttemptState::Verifying
-            | AttemptState::Landing => true,
+            AttemptState::SettingUp | AttemptState::Verifying | AttemptState::Landing => true,
             AttemptState::Preparing
             | AttemptState::Running
             | AttemptState::WaitingForChildren

@@ -332,7 +332,7 @@ fn summary(task: &Task) -> String {
     if let Some(description) = &task.description {
         text = format!("{text}\n\n{}", description.trim_end());
     }
-    let shown_elsewhere = ["path", "output", "verify", "verify_baseline"];
+    let shown_elsewhere = ["path", "output", "verify"];
     let mut fields: Vec<String> = task
         .extra
         .iter()

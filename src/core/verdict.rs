@@ -336,9 +336,7 @@ impl Verdict {
             }
             return match outcome {
                 Outcome::NotStarted { .. } if evidence.setup.is_some() => Verdict::SetupFailed,
-                Outcome::NotStarted { .. }
-                    if evidence.red().is_some() || evidence.bad_base.is_some() =>
-                {
+                Outcome::NotStarted { .. } if evidence.bad_base.is_some() => {
                     Verdict::BaselineBroken
                 }
                 Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
@@ -630,12 +628,11 @@ mod tests {
                 Evidence {
                     commits: Vec::new(),
                     leftovers: vec!["f".to_owned()],
-                    ..checked(true, std::slice::from_ref(&red))
+                    ..checked(true, &[red])
                 },
                 req,
                 Verdict::VerifyFailed,
             ),
-            (unready.clone(), checked(false, &[red]), req, Verdict::BaselineBroken),
             (
                 unready,
                 Evidence { bad_base: Some("no submodule".to_owned()), ..Evidence::default() },

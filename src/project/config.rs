@@ -251,8 +251,6 @@ settings! { @ [] []
     timeout: length = minutes(120);
     /// One or more commands that must succeed before a task is complete. A task can add its own.
     verify: commands = Commands(Vec::new());
-    /// Run the verify commands before each attempt too.
-    verify_baseline: bool = false;
     /// Run verify commands one at a time, because they share a port, a database or a daemon.
     verify_exclusive: bool = false;
     /// The time limit of each verify command.

@@ -272,11 +272,6 @@ impl Workspace {
         task.checks(&self.config.verify.0, folder.as_deref().map(shell_word).as_deref())
     }
 
-    /// Whether these commands also run before an attempt at the task.
-    pub fn verifies_baseline(&self, task: &Task) -> bool {
-        task.verify_baseline.unwrap_or(self.config.verify_baseline)
-    }
-
     /// The names of all plain loops so far, sorted.
     ///
     /// # Errors

@@ -214,7 +214,6 @@ impl Board {
                 AttemptState::Reviewing => ("", "reviewing"),
                 AttemptState::Preparing
                 | AttemptState::SettingUp
-                | AttemptState::Baseline
                 | AttemptState::Running
                 | AttemptState::WaitingForChildren
                 | AttemptState::Verifying => (news.lead, news.text.as_str()),
@@ -461,7 +460,7 @@ mod tests {
 
     fn command(command: &str) -> Event {
         let (command, log) = (command.to_owned(), String::new());
-        CheckEvent::Verifying { attempt: 1, command, baseline: false, log }.into()
+        CheckEvent::Verifying { attempt: 1, command, log }.into()
     }
 
     fn asked() -> Event {

@@ -240,12 +240,8 @@ pub(super) struct NextAttempt<'a> {
 }
 
 impl NextAttempt<'_> {
-    /// Returns the record of the attempt, and the verify commands to run before its agent starts.
-    pub(super) fn record(
-        self,
-        cx: &RunContext,
-        number: usize,
-    ) -> Result<(AttemptRecord, Vec<String>)> {
+    /// Returns the record of the attempt.
+    pub(super) fn record(self, cx: &RunContext, number: usize) -> Result<AttemptRecord> {
         let NextAttempt { graph: file, history, run_id, call, folder, run_on, place } = self;
         let graph = file.graph();
         let task = graph.task(number);
@@ -257,23 +253,14 @@ impl NextAttempt<'_> {
             Some((assignment, base)) => record.in_slot(assignment, base),
         };
         let required = cx.workspace.verify_of(task);
-        // If the previous attempt left verification failing, this attempt must repair it.
-        let has_baseline =
-            cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);
-        let mut baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
-        if attempt > 1 {
-            // The work of an earlier attempt may be there.
-            baseline.retain(|command| !is_own_check(cx, graph, task, command));
-        }
-        let record = AttemptRecord {
+        Ok(AttemptRecord {
             call,
             terms: Some(AcceptanceCriteria::of(task, required)),
             terminal: cx.options.tmux,
             status_word: Some(file.status_word(number).unwrap_or_default()),
             run_on: Some(run_on).filter(|name| name != LOCAL),
             ..record
-        };
-        Ok((record, baseline))
+        })
     }
 }
 
@@ -335,7 +322,6 @@ pub(super) fn open_attempt(
         agent: record.call.as_ref().map(|call| call.name.clone()),
         log: record.log.clone(),
         setup,
-        baseline: Vec::new(),
         own_checks,
         verify,
         rule: cx.rule(task.as_ref()),
@@ -462,7 +448,7 @@ pub(super) fn spec_of(
     let _ = fs::remove_file(&path);
     let dir = match purpose {
         CheckPurpose::Trial(_) => merge,
-        CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify => agent.dir.clone(),
+        CheckPurpose::Setup | CheckPurpose::Verify => agent.dir.clone(),
     };
     (process_spec::check(agent, command, &dir, &path), Some(log))
 }
@@ -484,9 +470,8 @@ pub(super) fn limits_of(cx: &RunContext, task: Option<&Task>, kind: &ProcessKind
         ProcessKind::Check(CheckPurpose::Setup, ..) => {
             ProcessLimits { started, limit: config.setup_timeout, idle: None }
         }
-        ProcessKind::Check(
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_),
-            ..,
-        ) => ProcessLimits { started, limit: config.verify_timeout, idle: None },
+        ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial(_), ..) => {
+            ProcessLimits { started, limit: config.verify_timeout, idle: None }
+        }
     }
 }

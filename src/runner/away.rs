@@ -379,7 +379,7 @@ fn reach(executor: &Executor, longest: Duration) -> Result<Executor, String> {
 /// Whether a process with this purpose comes before the agent of an attempt, or is the agent.
 fn is_before_agent(purpose: Option<CheckPurpose>) -> bool {
     match purpose {
-        None | Some(CheckPurpose::Setup | CheckPurpose::Baseline) => true,
+        None | Some(CheckPurpose::Setup) => true,
         Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) => false,
     }
 }

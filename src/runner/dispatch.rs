@@ -255,9 +255,7 @@ impl Runner {
             SlotCommand::Prepare => {}
         }
         let (records, history) = (self.attempts.records(), self.core.journal.history());
-        let open = self.core.run.attempts().get(id);
-        let has_baseline = open.is_some_and(|open| !open.baseline.is_empty());
-        self.slots.prepare(&self.core.cx, id, records, history, has_baseline).map(|()| None)
+        self.slots.prepare(&self.core.cx, id, records, history).map(|()| None)
     }
 
     /// Gives an order to the guardian of the process of an attempt, or ends the question to its executor.

@@ -101,7 +101,7 @@ impl GraphBefore {
                 // Agents may write notes. Of its own task, an agent must not change the acceptance
                 // criteria.
                 more.retain(|name, _| {
-                    let is_term = ["verify", "verify_baseline", "output"].contains(&name.as_str());
+                    let is_term = ["verify", "output"].contains(&name.as_str());
                     let is_free = ["notes", "completed_at"].contains(&name.as_str());
                     if own { is_term } else { !is_free }
                 });

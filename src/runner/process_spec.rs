@@ -32,8 +32,7 @@ impl ProcessKind {
     pub(super) fn verifies(&self) -> bool {
         match self {
             ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial(_), ..) => true,
-            ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
-            | ProcessKind::Agent(_) => false,
+            ProcessKind::Check(CheckPurpose::Setup, ..) | ProcessKind::Agent(_) => false,
         }
     }
 }

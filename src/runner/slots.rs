@@ -235,15 +235,13 @@ impl RunSlots {
         self.kept.iter().any(|kept| kept == slot)
     }
 
-    /// Starts preparing the slot of an attempt, in which verify commands run before its agent if
-    /// `has_baseline`.
+    /// Starts preparing the slot of an attempt.
     pub(super) fn prepare(
         &mut self,
         cx: &RunContext,
         id: &AttemptId,
         records: &Records,
         history: &History,
-        has_baseline: bool,
     ) -> Result<()> {
         let workspace = &cx.workspace;
         let record = records.get(id).context("an attempt without a record")?;
@@ -256,11 +254,10 @@ impl RunSlots {
         }
         let left = left_work(cx, history, &record.task_id)?;
         let attributes = attributes(workspace)?.file;
-        // A failed attempt did not get on with its work, marked or not. Verify commands that run before
-        // the agent cannot read such files.
+        // A failed attempt did not get on with its work, marked or not.
         let counted = |last: &LastAttempt| last.verdict.counts();
         let last = history.of(&record.task_id).last.as_deref();
-        let marks = !has_baseline && !last.is_some_and(counted);
+        let marks = !last.is_some_and(counted);
         let order = SlotOrder {
             pool: self.pool.clone(),
             slot: slot.path.clone(),

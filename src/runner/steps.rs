@@ -89,7 +89,7 @@ impl Runner {
                 self.proofs.slots(),
             )?,
         };
-        let (record, baseline) = next.record(&self.core.cx, number)?;
+        let record = next.record(&self.core.cx, number)?;
         let id = record.task_id.clone();
         let mut facts = Facts::default();
         if let Some(change) = change {
@@ -104,7 +104,7 @@ impl Runner {
         let started = attempts::started(&record, &key);
         let open = attempts::open_attempt(&self.core.cx, &self.core.graph.file, &record);
         let follow_ups = follow_ups::most(&self.core.cx, self.core.graph.file.graph(), &record);
-        let open = OpenAttempt { baseline, follow_ups, ..open };
+        let open = OpenAttempt { follow_ups, ..open };
         let (at, by) = (rfc3339(record.started_at), format!("ralph {}", record.run_id));
         let about = (&id, record.iteration);
         self.attempts.insert(record);

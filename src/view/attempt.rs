@@ -189,7 +189,6 @@ impl AttemptPosition {
             AttemptState::Preparing => "preparing",
             AttemptState::WaitingForChildren => "waiting for processes that its agent left running",
             AttemptState::SettingUp => "setting up",
-            AttemptState::Baseline => "verifying before its agent starts",
             AttemptState::Verifying => "verifying",
             AttemptState::Reviewing => "reviewing",
             AttemptState::Queued => "queued to land",

@@ -73,7 +73,6 @@ fn every_setting_is_shown_with_its_origin() {
     term_grace          [took]                               .ralph/config.yaml:4
     timeout             45m                                 RALPH_TIMEOUT
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
-    verify_baseline     false                               default
     verify_exclusive    false                               default
     verify_timeout      15m                                 default
     "#);

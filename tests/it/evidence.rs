@@ -319,7 +319,7 @@ fn leaves_then_commits(settings: &str) -> TestProject {
 
 #[test]
 fn what_an_earlier_attempt_left_is_committed_with_the_one_that_completes_its_task() {
-    for (is_isolated, trial) in both(|| leaves_then_commits("verify_baseline: true\n")) {
+    for (is_isolated, trial) in both(|| leaves_then_commits("")) {
         assert_eq!(ended(&trial)["verdict"], "failed");
         if !is_isolated {
             // A file that a person has edited since is not a leftover of the attempt.

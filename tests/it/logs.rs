@@ -189,8 +189,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("noted", "a", r#""attempt":1,"note":"see x""#),
     ("noted", "a", r#""attempt":1,"note":"see y","for_all":true,"tag":"tests""#),
     ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
-    ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]","baseline":true"#),
-    ("already_passes", "a", r#""attempt":1,"command":"make test""#),
+    ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
     (
         "verified",
         "a",

@@ -158,66 +158,6 @@ fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
 }
 
 #[test]
-fn a_broken_baseline_stops_the_run_before_the_agent() {
-    let config = "fsync: false\nverify: test -e value\nverify_baseline: true\n";
-    let trial = TestProject::new()
-        .file(".ralph/config.yaml", config)
-        .graph("tasks: [{id: a}, {id: b}]\n")
-        .agent("commit");
-    trial.run(["run"]).code(3).stderr_has(
-        "\
-[time]  ! a  [took]  baseline-broken: `test -e value` exited with code 1 before the attempt
-[time]  baseline broken: `test -e value` exited with code 1 before the attempt; fix it, or set `verify_baseline: false` on the task that fixes it (exit code 3)
-",
-    );
-    assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");
-    assert!(trial.subjects().iter().all(|subject| !subject.starts_with("Work on")));
-    assert_eq!(trial.status("a"), "pending");
-
-    let trial = trial.file("value", "good\n");
-    trial.run(["run"]).graph_complete();
-    trial.assert_record("verifying", &json!({"task_id": "a", "baseline": true}));
-    assert_eq!(trial.lines("verified").len(), 4, "before and after each");
-}
-
-#[test]
-fn a_check_that_a_task_adds_should_fail_before_its_first_attempt() {
-    let config = "fsync: false\nverify: test -e task-graph.yaml\nverify_baseline: true\n";
-    let graph = "\
-tasks:
-  - {id: a, verify: ['test -e work/a.txt', 'echo fine']}
-  - {id: b, verify: ['test -e work/b.txt', 'test -e nothing'], max_attempts: 2}
-";
-    let script = "cat > /dev/null; mkdir -p work; echo $RALPH_ATTEMPT > work/$RALPH_TASK_ID.txt
-        git add .; git commit -qm Work; \"$RALPH\" task-complete $RALPH_TASK_ID";
-    let trial = TestProject::new()
-        .file(".ralph/config.yaml", config)
-        .graph(graph)
-        .command(["sh", "-c", script]);
-    let run = trial.run(["run", "--jobs", "1"]).code(3);
-    run.stderr_has("a: `echo fine` already passes: it cannot show that the task is done");
-    assert_eq!(trial.tasks("completed"), ["a"]);
-    let said = trial.lines("already_passes");
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!((&said[0]["task_id"], &said[0]["command"]), (&json!("a"), &json!("echo fine")));
-    let before = trial.lines("verifying").into_iter().filter(|line| line["baseline"] == true);
-    let commands = before.map(|line| line["task_id"].as_str().unwrap().to_owned());
-    assert_eq!(commands.collect::<Vec<_>>(), ["a", "a", "a", "b", "b", "b", "b"]);
-}
-
-#[test]
-fn a_task_that_is_to_mend_the_baseline_may_begin() {
-    let config =
-        format!("fsync: false\nstart_limit: 0\nverify: '{VALUE}'\nverify_baseline: true\n");
-    let trial = TestProject::new()
-        .file(".ralph/config.yaml", &config)
-        .graph(&graph("    verify_baseline: false"))
-        .agent("fix-verify");
-    trial.run(["run", "-q"]);
-    assert_eq!(trial.status("a"), "complete");
-}
-
-#[test]
 fn the_next_run_continues_a_stopped_verification() {
     let verify = "    verify: 'touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done'";
     for kill in [false, true] {

@@ -307,7 +307,6 @@ fn settings(workspace: &Workspace) -> ConfigLayer {
         ("max_wait", json!("0s")),
         ("promise", json!("off")),
         ("verify", json!([])),
-        ("verify_baseline", json!(false)),
         ("remarks", json!(false)),
     ];
     settings.extend(own.map(|(key, value)| (key.to_owned(), value)));

@@ -10,7 +10,6 @@ use crate::{
         transcript::{Format, Usage},
     },
     commit_id::CommitId,
-    default_value::is_default,
     executor::Placement,
     outcome::Outcome,
     proof::Proof,
@@ -227,18 +226,8 @@ pub enum CheckEvent {
         attempt: u32,
         /// The command.
         command: String,
-        /// Whether it runs before the agent starts.
-        #[serde(default, skip_serializing_if = "is_default")]
-        baseline: bool,
         /// The file with its output, relative to the repository.
         log: String,
-    },
-    /// A verify command that the task adds passes before its first attempt.
-    AlreadyPasses {
-        /// The attempt.
-        attempt: u32,
-        /// The command.
-        command: String,
     },
     /// A verify command succeeded.
     Verified(CheckResult),

@@ -231,11 +231,9 @@ impl fmt::Display for StopReason {
                 f.write_str("complete according to the agent (`promise: trust`)")
             }
             StopReason::Denied(why, _) | StopReason::HookFailed(why) => f.write_str(why),
-            StopReason::BaselineBroken(why) => write!(
-                f,
-                "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that \
-                 fixes it"
-            ),
+            StopReason::BaselineBroken(why) => {
+                write!(f, "baseline broken: {why}; fix it, then run again")
+            }
             StopReason::BadBase(why) => {
                 write!(f, "{why}; every attempt starts from there: fix it, then run again")
             }

@@ -70,7 +70,6 @@ const BARRED: &[(&str, &str)] = &[
     ("allow", "a person decides which remarks do not apply"),
     ("commit", "a person decides which tasks need none"),
     ("proof", "a person decides what must be proved"),
-    ("verify_baseline", "a person decides what runs before an attempt"),
     ("verify_only", "a person decides which checks of the project do not run"),
     ("max_attempts", LIMIT),
     ("candidates", LIMIT),

@@ -310,9 +310,9 @@ mod tests {
         event
     }
 
-    fn verifying(baseline: bool) -> Event {
+    fn verifying() -> Event {
         let (command, log) = ("true".to_owned(), String::new());
-        CheckEvent::Verifying { attempt: 1, command, baseline, log }.into()
+        CheckEvent::Verifying { attempt: 1, command, log }.into()
     }
 
     fn verified() -> Event {
@@ -351,23 +351,19 @@ mod tests {
         let (history, text) = states_after(vec![
             ("a", isolated(1)),
             ("a", setting.into()),
-            ("a", verifying(true)),
-            ("a", verified()),
             ("a", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
-            ("a", verifying(false)),
+            ("a", verifying()),
             ("b", started(1)),
             ("b", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
             ("a", LandingEvent::Queued { attempt: 1, waiting: 1 }.into()),
             ("a", LandingEvent::Merging(batch(&["a"])).into()),
-            ("a", verifying(false)),
+            ("a", verifying()),
             ("a", verified()),
             ("a", Event::Ended(end(1, Verdict::Complete))),
         ]);
         insta::assert_snapshot!(text, @r"
         a preparing
         a setting up
-        a verifying
-        a verifying
         a running
         a verifying
         a verifying, b preparing

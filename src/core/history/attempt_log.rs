@@ -68,7 +68,7 @@ impl AttemptEntry {
     fn step(&mut self, record: &Record) {
         if let Event::Attempt(AttemptEvent::AgentStarted { placement, .. }) = &record.event {
             self.placement.clone_from(placement);
-        } else if let Event::Check(CheckEvent::Verifying { baseline: false, .. }) = record.event {
+        } else if let Event::Check(CheckEvent::Verifying { .. }) = record.event {
             self.verified_from.get_or_insert(record.timestamp);
         } else if let Event::Landing(LandingEvent::Queued { .. }) = record.event {
             self.queued_at.get_or_insert(record.timestamp);

@@ -78,7 +78,7 @@ impl Attempts {
         if attempt.target.is_some() {
             commands.push(RunCommand::Slot(attempt.id.clone(), SlotCommand::Prepare));
         } else {
-            commands.extend(attempt.start_first());
+            commands.extend(attempt.start_agent());
         }
         self.open.push(attempt);
         commands
@@ -99,9 +99,9 @@ impl Attempts {
             return attempt.close(end);
         }
         if attempt.setup.is_empty() || is_set_up {
-            return attempt.start_first();
+            return attempt.start_agent();
         }
-        attempt.start_before_agent(CheckPurpose::Setup, attempt.setup.clone())
+        attempt.start_setup()
     }
 
     /// Gives an attempt another slot.

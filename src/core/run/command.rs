@@ -311,8 +311,6 @@ impl From<LandingCommand> for RunCommand {
 pub enum CheckPurpose {
     /// Preparing its slot.
     Setup,
-    /// Verifying before its agent starts.
-    Baseline,
     /// Verifying after its agent ended.
     Verify,
     /// Verifying work where it will land.
@@ -335,7 +333,6 @@ impl CheckPurpose {
     pub fn log_name(self) -> &'static str {
         match self {
             CheckPurpose::Setup => "setup",
-            CheckPurpose::Baseline => "baseline",
             CheckPurpose::Verify => "verify",
             CheckPurpose::Trial(TrialRun::First) => "merge",
             CheckPurpose::Trial(TrialRun::Again) => "again",

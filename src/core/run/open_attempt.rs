@@ -87,17 +87,12 @@ impl AttemptPhase {
     /// Whether the history may say that an attempt in this phase is in this state. Between two events
     /// of an attempt, its phase may be ahead of the history.
     pub fn fits(&self, state: AttemptState) -> bool {
-        let is_before_agent = matches!(
-            state,
-            AttemptState::Preparing | AttemptState::SettingUp | AttemptState::Baseline
-        );
+        let is_before_agent = matches!(state, AttemptState::Preparing | AttemptState::SettingUp);
         let is_running = matches!(state, AttemptState::Running | AttemptState::WaitingForChildren);
         match self {
             AttemptPhase::Preparing => state == AttemptState::Preparing,
             AttemptPhase::Working(process) => match process.purpose {
                 Some(CheckPurpose::Setup) => state == AttemptState::SettingUp,
-                Some(CheckPurpose::Baseline) if process.waits => is_before_agent,
-                Some(CheckPurpose::Baseline) => state == AttemptState::Baseline,
                 Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) => false,
                 // An earlier run may have got further.
                 None => is_before_agent || is_running || process.recovers,
@@ -128,8 +123,6 @@ pub struct OpenAttempt {
     pub log: String,
     /// The commands that prepare its slot.
     pub setup: Vec<String>,
-    /// The verify commands to run before its agent starts.
-    pub baseline: Vec<String>,
     /// The verify commands that its task adds for its own work: they should fail without it.
     pub own_checks: Vec<String>,
     /// The verify commands to run after its agent ended.
@@ -249,21 +242,10 @@ impl OpenAttempt {
         vec![RunCommand::StartAgent(self.id.clone())]
     }
 
-    /// Starts the first process after the setup.
-    pub(super) fn start_first(&mut self) -> Vec<RunCommand> {
-        if self.baseline.is_empty() {
-            return self.start_agent();
-        }
-        self.start_before_agent(CheckPurpose::Baseline, self.baseline.clone())
-    }
-
-    /// Starts the first of these commands, which run before its agent.
-    pub(super) fn start_before_agent(
-        &mut self,
-        purpose: CheckPurpose,
-        commands: Vec<String>,
-    ) -> Vec<RunCommand> {
-        self.phase = AttemptPhase::Working(AttemptProcess::new(Some(purpose), commands));
+    /// Starts the first of the commands that prepare its slot.
+    pub(super) fn start_setup(&mut self) -> Vec<RunCommand> {
+        let process = AttemptProcess::new(Some(CheckPurpose::Setup), self.setup.clone());
+        self.phase = AttemptPhase::Working(process);
         self.start_check()
     }
 
@@ -309,8 +291,7 @@ impl OpenAttempt {
     /// Starts what follows the commands that have run, once what they changed is taken as given.
     pub(super) fn go_on(&mut self) -> Vec<RunCommand> {
         match self.phase.process().and_then(|process| process.purpose) {
-            Some(CheckPurpose::Setup) => self.start_first(),
-            Some(CheckPurpose::Baseline) => self.start_agent(),
+            Some(CheckPurpose::Setup) => self.start_agent(),
             Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) | None => Vec::new(),
         }
     }
@@ -327,9 +308,8 @@ impl OpenAttempt {
         let log = format!("{}/{}-{number}.log", self.log, purpose.log_name());
         let event = match purpose {
             CheckPurpose::Setup => CheckEvent::SettingUp { attempt, command: command.clone(), log },
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_) => {
-                let baseline = purpose == CheckPurpose::Baseline;
-                CheckEvent::Verifying { attempt, command: command.clone(), baseline, log }
+            CheckPurpose::Verify | CheckPurpose::Trial(_) => {
+                CheckEvent::Verifying { attempt, command: command.clone(), log }
             }
         };
         let start = RunCommand::StartCheck(self.id.clone(), purpose, number, command);
@@ -345,7 +325,7 @@ impl OpenAttempt {
         let process = AttemptProcess { lost: process.lost + 1, ..process };
         self.phase = match process.purpose {
             Some(CheckPurpose::Trial(_)) => AttemptPhase::Queued(Some(process), end),
-            Some(CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify) | None => {
+            Some(CheckPurpose::Setup | CheckPurpose::Verify) | None => {
                 AttemptPhase::Verifying(process, end)
             }
         };
@@ -369,25 +349,14 @@ impl OpenAttempt {
         vec![end, self.emit(AttemptEvent::Terminating { attempt: self.id.attempt, why })]
     }
 
-    /// Returns the command that journals the result of a command. That one `is_own` which its task adds
-    /// for its own work fails before that is expected.
-    fn tell_check(
-        &self,
-        purpose: CheckPurpose,
-        is_own: bool,
-        check: CheckResult,
-    ) -> Vec<RunCommand> {
+    /// Returns the command that journals the result of a command.
+    fn tell_check(&self, purpose: CheckPurpose, check: CheckResult) -> Vec<RunCommand> {
         let is_green = check.is_green();
         match purpose {
             CheckPurpose::Setup => Vec::new(),
-            CheckPurpose::Baseline if is_own && is_green => {
-                let (attempt, command) = (self.id.attempt, check.command);
-                vec![self.emit(CheckEvent::AlreadyPasses { attempt, command })]
-            }
-            CheckPurpose::Baseline if is_own => Vec::new(),
             // The merge queue says where its output stays.
             CheckPurpose::Trial(TrialRun::First) if !is_green => Vec::new(),
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_) => {
+            CheckPurpose::Verify | CheckPurpose::Trial(_) => {
                 let event = if is_green {
                     CheckEvent::Verified(check)
                 } else {
@@ -417,20 +386,18 @@ impl OpenAttempt {
             log: end.log,
         };
         let is_green = check.is_green();
-        let is_own = purpose == CheckPurpose::Baseline && self.own_checks.contains(&check.command);
-        let passes = is_green || is_own;
         let crowded = mem::take(&mut process.crowded);
-        if crowded && !passes && !matches!(purpose, CheckPurpose::Trial(_)) {
+        if crowded && !is_green && !matches!(purpose, CheckPurpose::Trial(_)) {
             return self.check_again((process, purpose), result, check).into();
         }
         process.alone = false;
         process.lost = 0;
         process.done.push(CheckedCommand { result: check.clone(), head: end.head });
-        let goes_on = passes && process.done.len() < process.commands.len();
-        let mut commands = self.tell_check(purpose, is_own, check);
+        let goes_on = is_green && process.done.len() < process.commands.len();
+        let mut commands = self.tell_check(purpose, check);
         let mut result = result.unwrap_or_default();
         match purpose {
-            CheckPurpose::Setup | CheckPurpose::Baseline if passes => {
+            CheckPurpose::Setup if is_green => {
                 self.phase = AttemptPhase::Working(process);
                 if !goes_on {
                     // The process says what follows once that is done.
@@ -442,12 +409,6 @@ impl OpenAttempt {
                 let setup = process.done.pop().map(|command| command.result);
                 let evidence = Evidence { setup, ..Evidence::default() };
                 let end = PendingResult::not_started("setup failed".to_owned());
-                commands.extend(self.close(PendingResult { took, evidence, ..end }));
-            }
-            CheckPurpose::Baseline => {
-                let verify = process.done.into_iter().map(|command| command.result).collect();
-                let evidence = Evidence { verify, ..Evidence::default() };
-                let end = PendingResult::not_started("baseline broken".to_owned());
                 commands.extend(self.close(PendingResult { took, evidence, ..end }));
             }
             CheckPurpose::Verify => {

@@ -576,7 +576,6 @@ impl World {
         if let Some(open) = self.run.attempts().get(&id) {
             let setup = self.passed(&id, "setup") == open.setup;
             assert!(setup || self.set_up.contains(&id), "{id} starts before setup");
-            assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
         }
         self.start(id, None, "agent")
     }
@@ -899,8 +898,7 @@ impl World {
         self.bases.insert(id.clone(), self.commits[&base].clone());
         let own = format!("check {}", id.task_id);
         let verify = if self.verify { vec!["check".to_owned(), own] } else { Vec::new() };
-        let baseline = if self.dice.chance(20) { verify.clone() } else { Vec::new() };
-        let has_own = baseline.is_empty() && self.dice.chance(50);
+        let has_own = self.dice.chance(50);
         let own_checks: Vec<String> = verify.iter().skip(1).filter(|_| has_own).cloned().collect();
         let setup = if self.isolated && self.dice.chance(30) {
             vec!["one".to_owned(), "two".to_owned()]
@@ -915,7 +913,6 @@ impl World {
             agent: None,
             log: String::new(),
             setup,
-            baseline,
             own_checks,
             verify,
             rule: Rule::Task(CommitRule::Required),
@@ -1187,9 +1184,7 @@ impl World {
                 works.is_none_or(|works| self.is_green(&works))
                     && !(self.rough && self.dice.chance(10))
             }
-            Some(CheckPurpose::Setup | CheckPurpose::Baseline) | None => {
-                !(self.rough && self.dice.chance(8))
-            }
+            Some(CheckPurpose::Setup) | None => !(self.rough && self.dice.chance(8)),
         };
         let outcome = match (process.told, self.rough && self.dice.chance(2)) {
             (_, true) => self

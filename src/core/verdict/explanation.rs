@@ -175,7 +175,7 @@ impl Evidence {
                 let onto = onto.short();
                 format!("{}, with the work of several tasks and on `{branch}` at {onto}", red())
             }
-            (None, _) => format!("{} before the attempt", red()),
+            (None, _) => red(),
         }
     }
 

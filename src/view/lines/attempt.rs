@@ -353,17 +353,12 @@ impl EventText for CheckEvent {
                 Vec::new()
             }
             CheckEvent::SettingUp { command, .. } => faint(format!("setting up {id}: `{command}`")),
-            CheckEvent::Verifying { command, baseline, .. } => {
+            CheckEvent::Verifying { command, .. } => {
                 let what = match trial {
                     Some(trial) => format!("{} on {}", ids(&trial.tasks), trial.branch),
-                    None if *baseline => format!("{id} before the attempt"),
                     None => id.to_owned(),
                 };
                 faint(format!("verifying {what}: `{command}`"))
-            }
-            CheckEvent::AlreadyPasses { command, .. } => {
-                let what = "already passes: it cannot show that the task is done";
-                warn(format!("{id}: `{command}` {what}"))
             }
             CheckEvent::Verified(check) => {
                 let took = length(check.duration_seconds);

@@ -76,7 +76,6 @@ impl Effect for CheckEvent {
             }
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
-            | CheckEvent::AlreadyPasses { .. }
             | CheckEvent::VerifyRepeated(_)
             | CheckEvent::VerifyPostponed { .. }
             | CheckEvent::Reviewing { .. }
@@ -89,9 +88,9 @@ impl Effect for CheckEvent {
                     active.command = Some(command.clone());
                     AttemptState::SettingUp
                 }
-                CheckEvent::Verifying { baseline, command, .. } => {
+                CheckEvent::Verifying { command, .. } => {
                     (active.no_contact_since, active.command) = (None, Some(command.clone()));
-                    if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
+                    AttemptState::Verifying
                 }
                 CheckEvent::Reviewing { slot, .. } => {
                     active.review_slot.clone_from(slot);
@@ -106,8 +105,7 @@ impl Effect for CheckEvent {
                     active.review = Some(Box::new(end.review.clone()));
                     AttemptState::Verifying
                 }
-                CheckEvent::AlreadyPasses { .. }
-                | CheckEvent::Verified(_)
+                CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
                 | CheckEvent::VerifyRepeated(_)
                 | CheckEvent::Flaky(_)

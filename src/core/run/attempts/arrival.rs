@@ -275,13 +275,7 @@ pub(super) fn place_fault(
             let Outcome::NotStarted { error } = outcome else { return None };
             is_only.then(|| ExecutorFault::lasting(error.clone()))
         }
-        None
-        | Some(
-            CheckPurpose::Setup
-            | CheckPurpose::Baseline
-            | CheckPurpose::Verify
-            | CheckPurpose::Trial(_),
-        ) => None,
+        None | Some(CheckPurpose::Setup | CheckPurpose::Verify | CheckPurpose::Trial(_)) => None,
     }
 }
 

@@ -151,7 +151,7 @@ impl AttemptProcess {
     /// Whether it is a verify command.
     fn verifies(&self) -> bool {
         match self.purpose {
-            Some(CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_)) => true,
+            Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) => true,
             Some(CheckPurpose::Setup) | None => false,
         }
     }
@@ -168,7 +168,7 @@ impl OpenAttempt {
         process.alone = true;
         let result = result.unwrap_or_default();
         self.phase = match purpose {
-            CheckPurpose::Setup | CheckPurpose::Baseline => AttemptPhase::Working(process),
+            CheckPurpose::Setup => AttemptPhase::Working(process),
             CheckPurpose::Verify => AttemptPhase::Verifying(process, result),
             CheckPurpose::Trial(_) => AttemptPhase::Queued(Some(process), result),
         };
