@@ -269,7 +269,7 @@ mod tests {
             };
             let lock = File::open(dir).unwrap();
             let guardians = GuardianProgram::of(program, &lock).unwrap();
-            let spec = GuardianSpec::new(spec, dir.join("record"), true);
+            let spec = GuardianSpec::new(spec, dir.join("record"));
             AgentProcess::spawn(&guardians, &spec, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);

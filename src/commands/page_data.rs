@@ -63,17 +63,8 @@ impl PageData {
 
     /// The text of a value, without secrets.
     pub(super) fn text(&self, value: &Value) -> String {
-        let text = value.to_string();
-        match self.workspace.secrets() {
-            // As in the journal: what is searched is the JSON.
-            Some(secrets) => secrets.text(&text),
-            None => text,
-        }
-    }
-
-    /// The text of a value that leaves the machine: without secrets, even if the logs may have them.
-    pub(super) fn text_without_secrets(&self, value: &Value) -> String {
-        self.workspace.all_secrets().text(&value.to_string())
+        // As in the journal: what is searched is the JSON.
+        self.workspace.secrets().text(&value.to_string())
     }
 
     /// The folder of the repository.

@@ -219,7 +219,7 @@ impl ProbeFolder {
         };
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
         let guardians = GuardianProgram::new(&lock).context("duplicate a file")?;
-        let spec = GuardianSpec { carrier, ..GuardianSpec::new(spec, record, false) };
+        let spec = GuardianSpec { carrier, ..GuardianSpec::new(spec, record) };
         // A probe needs no grace period.
         let limits = (limit, Duration::ZERO);
         let mut shown = question.is_shown.then(|| File::open(&said)).transpose()?;

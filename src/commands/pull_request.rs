@@ -67,7 +67,7 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     }
     let branch = if onto == base { format!("ralph/run-{run_id}") } else { onto };
     let title = title(&items);
-    let body = workspace.all_secrets().text(&text(&report, items));
+    let body = workspace.secrets().text(&text(&report, items));
     let body: String = body.chars().take(BODY).collect();
     let file = workspace.state.dir().join("pull-request.md");
     fs::write(&file, &body).with_context(|| format!("write `{}`", file.display()))?;

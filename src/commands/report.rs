@@ -66,8 +66,7 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let now = Utc::now();
     let number = options.run.unwrap_or(1) as usize;
     let report = || status::read_chosen(invocation, options.run, now);
-    // A report leaves the machine, so it has no secrets even if the logs may.
-    let clean = |text: String| workspace.all_secrets().text(&text);
+    let clean = |text: String| workspace.secrets().text(&text);
     let text = match format {
         ReportFormat::Text => clean(page(&report()?, options.file.as_deref(), now)),
         ReportFormat::Markdown => clean(report()?.markdown(now)),
@@ -139,7 +138,7 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
     let answers = answers(&data, number, now)?;
     let mut room = ROOM;
     loop {
-        let text = page::in_one_file(&data.text_without_secrets(&within(&answers, room)))?;
+        let text = page::in_one_file(&data.text(&within(&answers, room)))?;
         if text.len() <= PAGE || room <= LEAST {
             return Ok(text);
         }

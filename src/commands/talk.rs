@@ -213,11 +213,9 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
     }
     let mut editor = AgentAttempt::of_agent("note")?;
     let AttemptContext { task_id: id, attempt, .. } = &editor.inside;
-    let mut text = given(&options.text, notes::LONGEST, "a note")?;
-    if let Some(secrets) = editor.workspace.secrets() {
-        // The note may be committed.
-        text = secrets.text(&text);
-    }
+    let text = given(&options.text, notes::LONGEST, "a note")?;
+    // The note may be committed.
+    let text = editor.workspace.secrets().text(&text);
     let main = editor.workspace.root();
     let (root, name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);

@@ -236,8 +236,7 @@ pub fn write_prompt(
     prompt: &str,
 ) -> Result<()> {
     let path = record.file(workspace, name);
-    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
-    let prompt = clean.as_deref().unwrap_or(prompt);
+    let prompt = workspace.secrets().without_shapes().text(prompt);
     regular_file::write(&path, prompt.as_bytes())
         .with_context(|| format!("write `{}`", path.display()))
 }

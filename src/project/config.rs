@@ -216,8 +216,6 @@ settings! { @ [] []
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
-    /// Redact secrets in `logs/`.
-    redact: bool = true;
     /// Another agent reviews work before it lands, such as `{by: strong, when: risky, rounds: 2,
     /// severity: medium, required: false}`.
     review: Option<ReviewConfig> = None;

@@ -43,7 +43,7 @@ pub struct EventStore {
     run_id: String,
     skipped: SkippedLines,
     /// The secrets, which must not get into the journal.
-    secrets: Option<Redactor>,
+    secrets: Redactor,
 }
 
 /// The history up to a position in the journal. All worktrees of a repository share it, and each has a
@@ -140,7 +140,7 @@ impl EventStore {
         journal: Journal,
         state: StateFolder,
         run_id: String,
-        secrets: Option<Redactor>,
+        secrets: Redactor,
     ) -> Result<EventStore> {
         let stored = state.snapshot().filter(|past: &Snapshot| past.history.can_be_read());
         let mut past = stored.unwrap_or_default();
@@ -241,10 +241,7 @@ impl EventStore {
                     task_id,
                     event,
                 };
-                match &self.secrets {
-                    Some(secrets) => record.redacted(secrets),
-                    None => record,
-                }
+                record.redacted(&self.secrets)
             };
             (first..).zip(events).map(record).collect()
         };
@@ -408,8 +405,13 @@ mod tests {
     /// Opens the journal of a worktree.
     fn open_in(dir: &Path, journal: &str, run: &str) -> EventStore {
         let state = StateFolder::open(dir.join("ralph"), false);
-        EventStore::open(Journal::new(dir.join(journal), false), state, run.to_owned(), None)
-            .unwrap()
+        EventStore::open(
+            Journal::new(dir.join(journal), false),
+            state,
+            run.to_owned(),
+            Redactor::new([""; 0]),
+        )
+        .unwrap()
     }
 
     #[test]

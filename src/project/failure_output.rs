@@ -27,15 +27,14 @@ const TASKS: usize = 40;
 #[derive(Clone, Debug)]
 pub struct FailureOutputReader {
     logs: LogFolder,
-    secrets: Option<Redactor>,
+    secrets: Redactor,
 }
 
 /// By task, the lines of the command that failed in its newest attempt that say why; safe to print.
 pub type FailureOutputs = BTreeMap<TaskId, Vec<String>>;
 
 impl FailureOutputReader {
-    /// Returns a reader for a repository. Like the logs, what it reads has no secrets, unless the
-    /// settings say so.
+    /// Returns a reader for a repository. Like the logs, what it reads has no secrets.
     pub fn new(workspace: &Workspace) -> FailureOutputReader {
         FailureOutputReader { logs: workspace.log_folder(), secrets: workspace.secrets() }
     }
@@ -56,7 +55,7 @@ impl FailureOutputReader {
     }
 
     fn reason(&self, ended: &AttemptResult) -> Vec<String> {
-        let mut lines = match failed_check(ended) {
+        let lines = match failed_check(ended) {
             Some(check) => {
                 let log = self.logs.path(&check.log);
                 log.map_or_else(Vec::new, |log| excerpt(&log, LINES))
@@ -64,10 +63,7 @@ impl FailureOutputReader {
             None if ended.outcome.is_own_failure() => self.own_failure(ended),
             None => Vec::new(),
         };
-        if let Some(secrets) = &self.secrets {
-            lines = lines.iter().map(|line| secrets.clone().text(line)).collect();
-        }
-        lines
+        lines.iter().map(|line| self.secrets.clone().text(line)).collect()
     }
 
     /// The last line of an agent that failed, and the lines of its standard error that say why.

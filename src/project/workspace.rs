@@ -175,13 +175,8 @@ impl Workspace {
     }
 
     /// Finds the secrets in the environment of this process and in the variables that the settings
-    /// give to agents. Empty if redaction is off.
-    pub fn secrets(&self) -> Option<Redactor> {
-        self.config.redact.then(|| self.all_secrets())
-    }
-
-    /// Finds the same secrets for data that leaves the machine, even if redaction is off.
-    pub fn all_secrets(&self) -> Redactor {
+    /// give to agents.
+    pub fn secrets(&self) -> Redactor {
         let find = || {
             let config = &self.config;
             let named = config.agents.values().chain(config.agent_for.values());

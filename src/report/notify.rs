@@ -72,7 +72,7 @@ struct NotifierContext {
     state: StateFolder,
     journal: PathBuf,
     durable: bool,
-    secrets: Option<Redactor>,
+    secrets: Redactor,
     run_id: Mutex<String>,
     root: PathBuf,
     /// The number of messages that are not sent yet.
@@ -94,7 +94,7 @@ impl NotifyReporter {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
             durable: workspace.config.fsync,
-            secrets: workspace.config.redact.then(|| sender.secrets.clone()),
+            secrets: sender.secrets.clone(),
             run_id: Mutex::default(),
             root: workspace.root().to_owned(),
             unsent: AtomicUsize::new(0),

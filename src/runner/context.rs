@@ -135,8 +135,7 @@ impl RunContext {
         is_agent: bool,
     ) -> GuardianSpec {
         let state = &self.workspace.state;
-        let guard =
-            GuardianSpec::new(spec, state.attempt(&record.name()), self.workspace.config.redact);
+        let guard = GuardianSpec::new(spec, state.attempt(&record.name()));
         GuardianSpec { exit: is_agent.then(|| state.exit(&record.name())), ..guard }
     }
 }

@@ -46,7 +46,6 @@ pub struct HookRun {
     root: PathBuf,
     message: ProgramMessage,
     limits: (Duration, Duration),
-    redact: bool,
     /// They hold a lock until the last process has ended.
     guardians: GuardianProgram,
 }
@@ -84,7 +83,6 @@ impl HookRun {
             root: workspace.root().to_owned(),
             message: message(),
             limits: (fixed_limit::hook(), workspace.config.grace),
-            redact: workspace.config.redact,
             guardians: GuardianProgram::new(lock).context("hold the lock for a hook")?,
         }))
     }
@@ -112,7 +110,7 @@ impl HookRun {
                 stdout: output.clone(),
                 stderr: output.clone(),
             };
-            let spec = GuardianSpec::new(spec, message_file.clone(), self.redact);
+            let spec = GuardianSpec::new(spec, message_file.clone());
             let began = Instant::now();
             let outcome = process::run_guarded(&self.guardians, &spec, self.limits, &mut turn)?;
             if outcome == Outcome::Cancelled {

@@ -50,7 +50,6 @@ pub(super) struct SideProcesses {
     /// The file by which they are recognized.
     pub(super) sign: PathBuf,
     guardians: GuardianProgram,
-    redact: bool,
     grace: Duration,
 }
 
@@ -58,7 +57,7 @@ impl SideProcesses {
     /// Returns how processes run that are recognized by this file, which no other one has open.
     pub(super) fn of(cx: &RunContext, sign: PathBuf) -> SideProcesses {
         let (guardians, config) = (cx.guardians.clone(), &cx.workspace.config);
-        SideProcesses { sign, guardians, redact: config.redact, grace: config.grace }
+        SideProcesses { sign, guardians, grace: config.grace }
     }
 
     /// Runs a process to its end, while `goes_on` is true.
@@ -72,7 +71,7 @@ impl SideProcesses {
         if let Err(error) = regular_file::write(&self.sign, b"") {
             return Outcome::NotStarted { error: error.to_string() };
         }
-        let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
+        let guard = GuardianSpec::new(spec, self.sign.clone());
         let guard = GuardianSpec { idle, ..guard };
         let goes_on = |_: &_| Ok::<_, Infallible>(goes_on());
         let Ok(outcome) =

@@ -324,7 +324,7 @@ impl WholeTrial<'_> {
                 return Ok(Some(result_of(command, outcome, log)));
             }
         };
-        let guard = GuardianSpec::new(spec, output.clone(), workspace.config.redact);
+        let guard = GuardianSpec::new(spec, output.clone());
         let guard = GuardianSpec { carrier, ..guard };
         let (guardians, mut ticked) = (cx.guardians.clone(), Instant::now());
         self.runner.slots.let_change();

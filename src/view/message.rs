@@ -70,7 +70,7 @@ impl MessageSender {
         MessageSender {
             project: root.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             same: same.chain(name).collect(),
-            secrets: workspace.all_secrets(),
+            secrets: workspace.secrets(),
             root,
         }
     }

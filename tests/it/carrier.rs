@@ -179,7 +179,7 @@ impl CarriedAgent {
             exit: Some(dir.join("exit.json")),
             idle: self.idle,
             carrier: Some(carrier),
-            ..GuardianSpec::new(self.spec.clone(), record, true)
+            ..GuardianSpec::new(self.spec.clone(), record)
         };
         let agent = AgentProcess::spawn(&guardians, &spec, move |told| drop(tell.send(told)))?;
         Ok(Underway { agent, news })

@@ -59,7 +59,6 @@ fn every_setting_is_shown_with_its_origin() {
     promise_text        <promise>COMPLETE</promise>         default
     proof               report                              default
     protect             []                                  default
-    redact              true                                default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
     review              none                                default

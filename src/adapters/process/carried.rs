@@ -179,10 +179,10 @@ impl<'a> CarriedGuard<'a> {
         outbox: &Sender<CarriedMessage>,
         inbox: Receiver<CarriedMessage>,
     ) -> io::Result<CarriedGuard<'a>> {
-        let secrets = brief.redact.then(|| secrets(&brief.spec));
+        let secrets = secrets(&brief.spec);
         let count: Arc<AtomicU64> = Arc::default();
         let (streams, stdout, stderr) =
-            Streams::open(&brief.spec, brief.terminal, secrets.as_ref(), &Arc::default())?;
+            Streams::open(&brief.spec, brief.terminal, &secrets, &Arc::default())?;
         let folder = brief.spec.env.iter().find(|(name, _)| name == TASK_DIR);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),

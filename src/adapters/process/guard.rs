@@ -315,8 +315,7 @@ fn start(
     outbox: Sender<GuardianMessage>,
     printed: &Arc<AtomicU64>,
 ) -> io::Result<(Process, Streams)> {
-    let secrets = brief.redact.then(|| secrets(&brief.spec));
-    let secrets = secrets.as_ref();
+    let secrets = &secrets(&brief.spec);
     let (streams, stdout, stderr) = match &brief.output {
         OutputRoute::Files => Streams::open(&brief.spec, brief.terminal, secrets, printed),
         OutputRoute::Notices { kept } => {

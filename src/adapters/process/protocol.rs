@@ -50,8 +50,6 @@ pub struct GuardianSpec {
     /// Whether the processor time of the agent's own process group is no sign of life.
     #[serde(default)]
     pub is_restless: bool,
-    /// Whether secrets are removed from the output. Their values are in the agent's environment.
-    pub redact: bool,
     /// Whether the agent prints on a terminal of its own.
     #[serde(default)]
     pub terminal: bool,
@@ -65,14 +63,13 @@ pub struct GuardianSpec {
 
 impl GuardianSpec {
     /// A process here of which nothing is kept, such as a hook. No other process has `record` open.
-    pub fn new(spec: ProcessSpec, record: PathBuf, redact: bool) -> GuardianSpec {
+    pub fn new(spec: ProcessSpec, record: PathBuf) -> GuardianSpec {
         GuardianSpec {
             spec,
             record,
             exit: None,
             idle: None,
             is_restless: false,
-            redact,
             terminal: false,
             carrier: None,
             output: OutputRoute::Files,

@@ -82,7 +82,7 @@ impl Streams {
     pub(super) fn open(
         spec: &ProcessSpec,
         terminal: bool,
-        secrets: Option<&Redactor>,
+        secrets: &Redactor,
         taken: &Arc<AtomicU64>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
         Streams::open_into(spec, terminal, secrets, taken, |path| {
@@ -97,7 +97,7 @@ impl Streams {
     pub(super) fn open_into(
         spec: &ProcessSpec,
         terminal: bool,
-        secrets: Option<&Redactor>,
+        secrets: &Redactor,
         taken: &Arc<AtomicU64>,
         sink: impl Fn(&Path) -> io::Result<Box<dyn ByteSink>>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
@@ -110,7 +110,7 @@ impl Streams {
             let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
             let reader = Arc::new(reader);
             let sink = sink(path)?;
-            let stream = OutputStream { sink, secrets: secrets.cloned(), clean: Vec::new() };
+            let stream = OutputStream { sink, secrets: secrets.clone(), clean: Vec::new() };
             let shared = Arc::new(Mutex::new(Some(stream)));
             streams.push(Arc::clone(&shared));
             readers.push(Arc::clone(&reader));
@@ -211,26 +211,21 @@ struct OutputStream {
     sink: Box<dyn ByteSink>,
     /// Holds back what may be the beginning of a secret until that is known, however long the
     /// stream is silent.
-    secrets: Option<Redactor>,
+    secrets: Redactor,
     /// A buffer that is reused.
     clean: Vec<u8>,
 }
 
 impl OutputStream {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(secrets) = &mut self.secrets else {
-            return self.sink.take(bytes);
-        };
         self.clean.clear();
-        secrets.push(bytes, &mut self.clean);
+        self.secrets.push(bytes, &mut self.clean);
         self.sink.take(&self.clean)
     }
 
     fn close(mut self) -> io::Result<()> {
         self.clean.clear();
-        if let Some(secrets) = self.secrets {
-            secrets.finish(&mut self.clean);
-        }
+        self.secrets.finish(&mut self.clean);
         self.sink.take(&self.clean)?;
         self.sink.close()
     }

@@ -165,7 +165,7 @@ fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: Option<&[u8]>)
     let now = lines(now);
     let is_new = |line: &&String| !before.contains(*line);
     let new = now.iter().filter(is_new).map(String::as_str).collect::<Vec<_>>().join("\n");
-    let redactor = workspace.all_secrets();
+    let redactor = workspace.secrets();
     if redactor.clone().text(&new) == new {
         return None;
     }

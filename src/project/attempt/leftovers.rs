@@ -325,7 +325,7 @@ fn run(
         }
     }
     let file = workspace.state.attempt(&record.name());
-    let spec = GuardianSpec::new(spec, file, workspace.config.redact);
+    let spec = GuardianSpec::new(spec, file);
     let limits = (limit, workspace.config.grace);
     let Ok(outcome) = process::run_guarded(guardians, &spec, limits, |_| Ok::<_, Infallible>(true));
     let _ = fs::remove_file(&paths);

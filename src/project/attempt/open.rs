@@ -190,9 +190,7 @@ impl AttemptRecord {
     #[must_use]
     pub fn redacted(&self, workspace: &Workspace) -> AttemptRecord {
         let mut record = self.clone();
-        if let Some(secrets) = workspace.secrets() {
-            record.call = record.call.map(|call| call.redacted(&secrets));
-        }
+        record.call = record.call.map(|call| call.redacted(&workspace.secrets()));
         record
     }
 

@@ -120,7 +120,7 @@ impl Attempt {
                 recovers: false,
                 signs: None,
             }),
-            ..GuardianSpec::new(spec, dir.join("record"), true)
+            ..GuardianSpec::new(spec, dir.join("record"))
         };
         let tell = move |told| drop(tell.send(told));
         let agent = AgentProcess::spawn(&guardians, &spec, tell).unwrap();

@@ -294,7 +294,7 @@ impl Stage {
     ) -> Ended {
         let lock = File::open(folder).unwrap();
         let guardians = GuardianProgram::of(self.trial.sign("guardian"), &lock).unwrap();
-        let spec = GuardianSpec::new(spec.clone(), folder.join("record.json"), false);
+        let spec = GuardianSpec::new(spec.clone(), folder.join("record.json"));
         let (tell, told) = mpsc::channel();
         let process =
             AgentProcess::spawn(&guardians, &spec, move |news| drop(tell.send(news))).unwrap();
