@@ -184,10 +184,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes `dir` with this graph; `fsync` as the settings have it.
-    pub fn new(dir: PathBuf, graph: &str, fsync: bool) -> Place {
+    /// Makes `dir` with this graph.
+    pub fn new(dir: PathBuf, graph: &str) -> Place {
         fs::create_dir_all(dir.join(".ralph")).expect("make a folder");
-        fs::write(dir.join(".ralph/config.yaml"), format!("fsync: {fsync}\n")).expect("write");
+        fs::write(dir.join(".ralph/config.yaml"), "").expect("write");
         fs::write(dir.join("task-graph.yaml"), graph).expect("write the graph");
         git(&dir, &["init", "-q", "-b", "main"]);
         git(&dir, &["add", "-A"]);
@@ -199,7 +199,7 @@ impl Place {
     /// A layered graph of which two fifths are done, nothing synced.
     pub fn layered(root: &Path, count: usize) -> Place {
         let graph = graph(Shape::Layered, count, count * 2 / 5);
-        Place::new(root.join(format!("layered-{count}")), &graph, false)
+        Place::new(root.join(format!("layered-{count}")), &graph)
     }
 
     /// Puts everything back to how it was when made.

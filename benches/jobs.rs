@@ -110,7 +110,7 @@ pub fn makespan(bench: &Bench, jobs: usize) {
     let naps = inputs::naps(TASKS);
     let place = |levels: usize| {
         let dir = bench.root.join(format!("naps-{jobs}-{levels}")).join("project");
-        Place::new(dir, &inputs::graph_of_naps(&naps, levels), false)
+        Place::new(dir, &inputs::graph_of_naps(&naps, levels))
     };
     let (equal, levels) = (place(1), place(4));
     // The first run makes the slots; it is the one that warms up.
@@ -242,7 +242,7 @@ pub fn queue(bench: &Bench) {
     let turn = Cell::new(0);
     let fresh = || {
         let dir = bench.root.join(format!("queue-{}", turn.replace(turn.get() + 1)));
-        let place = Place::new(dir.join("project"), &graph, false);
+        let place = Place::new(dir.join("project"), &graph);
         inputs::git(&place.dir, &["config", "user.name", "Bench"]);
         inputs::git(&place.dir, &["config", "user.email", "bench@example.invalid"]);
         place.dir

@@ -125,7 +125,7 @@ pub fn page(bench: &Bench) {
 fn beside_a_run(bench: &Bench) {
     const ATTEMPTS: usize = 40;
     let graph = crate::inputs::graph(crate::inputs::Shape::Layered, 200, 0);
-    let place = Place::new(bench.root.join("shown"), &graph, false);
+    let place = Place::new(bench.root.join("shown"), &graph);
     let run = || bench.timed_run(&place, ATTEMPTS, &["sleep", "0.02"]);
     let shown = || {
         let served = Served::of(&place);

@@ -286,7 +286,7 @@ fn choose(bench: &Bench) {
 
 /// A dry run of an import reads the file, maps ids and dependencies, and writes nothing.
 fn import(bench: &Bench) {
-    let place = Place::new(bench.root.join("import"), "tasks: [{id: first}]\n", false);
+    let place = Place::new(bench.root.join("import"), "tasks: [{id: first}]\n");
     fs::write(place.dir.join("issues.json"), inputs::issues(10_000)).expect("write the issues");
     let words = ["import", "issues.json", "--dry-run"];
     let beside = ["jq", "python3"].into_iter().find(|program| there_is(program));
@@ -334,7 +334,7 @@ fn image(bench: &Bench) {
 fn shapes(bench: &Bench) {
     let place = |shape, name: &str, count| {
         let graph = inputs::graph(shape, count, count * 2 / 5);
-        Place::new(bench.root.join(format!("shape-{name}-{count}")), &graph, false)
+        Place::new(bench.root.join(format!("shape-{name}-{count}")), &graph)
     };
     let layered = place(Shape::Layered, "layered", 10_000);
     let why = |place: &Place| time(&mut ralph(&place.dir, &["prompt", "--why"]), &[0]);
@@ -363,8 +363,7 @@ fn shapes(bench: &Bench) {
 fn iterations(bench: &Bench) {
     const COUNT: usize = 100;
     let graph = || inputs::graph(Shape::Layered, 200, 0);
-    let place = Place::new(bench.root.join("loop"), &graph(), false);
-    let synced = Place::new(bench.root.join("loop-synced"), &graph(), true);
+    let place = Place::new(bench.root.join("loop"), &graph());
     let beside = bench.root.join("beside");
     fs::create_dir_all(&beside).expect("make a folder");
     let numbers: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
@@ -390,7 +389,6 @@ fn iterations(bench: &Bench) {
             &mut || bench.timed_run(&place, COUNT, &[]),
             &mut || alone(&xargs),
             &mut || alone("exec make -s -j1 -rR all"),
-            &mut || bench.timed_run(&synced, COUNT, &[]),
             &mut || {
                 place.reset();
                 // An earlier program need not have the flag.
@@ -402,22 +400,20 @@ fn iterations(bench: &Bench) {
     );
     let each = |at: usize| ms(times.of(at) / u32::try_from(COUNT).expect("a hundred"));
     let before = times.before(0).map(|took| took / u32::try_from(COUNT).expect("a hundred"));
-    let places = [(0, before, "an isolated iteration of the loop"), (4, None, "… in the checkout")];
+    let places = [(0, before, "an isolated iteration of the loop"), (3, None, "… in the checkout")];
     for (ours, before, what) in places {
         for (at, name, wanted) in [(1, "`xargs -n1`", ""), (2, "`make -j1`", "<= 1.5x")] {
             let (beside, ratio) = (format!("{} {name}", each(at)), ratio(times.ratio(ours, at)));
             row_with_before("7", what, before, &each(ours), &beside, &ratio, wanted);
         }
     }
-    let beside = format!("{} not synced", each(0));
-    row("7", "… synced to disk", &each(3), &beside, &ratio(times.ratio(3, 0)), "<= 1.5x");
 }
 
 /// What one more iteration takes, start and end left out.
 fn large_loop(bench: &Bench) {
     let graph = |count| inputs::graph(Shape::Layered, count, 0);
-    let small = Place::new(bench.root.join("small"), &graph(200), false);
-    let large = Place::new(bench.root.join("large"), &graph(10_000), false);
+    let small = Place::new(bench.root.join("small"), &graph(200));
+    let large = Place::new(bench.root.join("large"), &graph(10_000));
     let marginal = |place: &Place| {
         let few = bench.timed_run(place, 5, &[]);
         bench.timed_run(place, 85, &[]).saturating_sub(few) / 80
@@ -429,7 +425,7 @@ fn large_loop(bench: &Bench) {
 fn wait(bench: &Bench) {
     const LONG: f64 = 14.0;
     const SHORT: f64 = 2.0;
-    let place = Place::new(bench.root.join("wait"), &inputs::graph(Shape::Layered, 200, 0), false);
+    let place = Place::new(bench.root.join("wait"), &inputs::graph(Shape::Layered, 200, 0));
     let alone = |seconds: &str| time(Command::new(&bench.drain).args(["sleep", seconds]), &[0]);
     let times = in_turn(
         ROUNDS,
@@ -475,7 +471,7 @@ fn wait(bench: &Bench) {
 }
 
 fn flood(bench: &Bench) {
-    let place = Place::new(bench.root.join("flood"), &inputs::graph(Shape::Layered, 200, 0), false);
+    let place = Place::new(bench.root.join("flood"), &inputs::graph(Shape::Layered, 200, 0));
     let sizes: &[(&str, usize)] =
         if bench.full { &[("50", 5), ("500", FEW)] } else { &[("50", 5)] };
     for &(size, rounds) in sizes {
@@ -589,7 +585,7 @@ fn growth(bench: &Bench) {
     const SHORT: usize = 100;
     const LONG: usize = 2_000;
     let graph = inputs::graph(Shape::Layered, LONG + 100, 0);
-    let place = Place::new(bench.root.join("growth"), &graph, false);
+    let place = Place::new(bench.root.join("growth"), &graph);
     let peak = |count| {
         place.reset();
         Usage::of(&bench.run(&place, count, &[])).peak

@@ -195,6 +195,12 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     target.set_permissions(source.metadata()?.permissions())
 }
 
+/// Whether what must survive a power cut is written through to the disk. `RALPH_NO_FSYNC` turns that off in
+/// builds with debug assertions only, which is what tests run.
+pub fn syncs() -> bool {
+    !(cfg!(debug_assertions) && std::env::var_os("RALPH_NO_FSYNC").is_some())
+}
+
 /// Waits for the lock of a file, which is at this path. An agent may hold it for as long as it runs.
 ///
 /// # Errors

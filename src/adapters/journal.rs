@@ -27,7 +27,6 @@ const TAIL: u64 = 256 * 1024;
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: PathBuf,
-    durable: bool,
     /// The length of the file after our last line, and the `seq` of that line: while no other
     /// process writes, the tail need not be read again.
     last: Option<(u64, u64)>,
@@ -54,10 +53,9 @@ pub struct SkippedLines {
 }
 
 impl Journal {
-    /// Opens the journal at `path`; nothing is created yet. With `durable`, lines that must survive
-    /// a power cut are synced.
-    pub fn new(path: PathBuf, durable: bool) -> Journal {
-        Journal { path, durable, last: None }
+    /// Opens the journal at `path`; nothing is created yet.
+    pub fn new(path: PathBuf) -> Journal {
+        Journal { path, last: None }
     }
 
     /// The path of the file.
@@ -111,7 +109,7 @@ impl Journal {
             return Err(written.err().unwrap_or_else(|| io::ErrorKind::StorageFull.into()));
         }
         crash::point("journal.written");
-        if sync && self.durable {
+        if sync && regular_file::syncs() {
             file.sync_data()?;
         }
         let end = length + line.len() as u64;
@@ -351,7 +349,7 @@ mod tests {
     use crate::core::event::RequestEvent;
 
     fn at(dir: &Path) -> Journal {
-        Journal::new(dir.join("logs/ralph.jsonl"), false)
+        Journal::new(dir.join("logs/ralph.jsonl"))
     }
 
     fn made(seq: u64) -> Record {

@@ -34,7 +34,6 @@ const SANDBOX: &str = "sandbox";
 #[derive(Clone, Debug)]
 pub struct StateFolder {
     dir: PathBuf,
-    durable: bool,
 }
 
 /// The lock of a run; the system releases it when the process ends, however it ends.
@@ -73,8 +72,8 @@ impl Lock {
 
 impl StateFolder {
     /// The state folder `dir`. The first write creates it, so that reading leaves no trace.
-    pub fn open(dir: PathBuf, durable: bool) -> StateFolder {
-        StateFolder { dir, durable }
+    pub fn open(dir: PathBuf) -> StateFolder {
+        StateFolder { dir }
     }
 
     fn make(&self) -> io::Result<()> {
@@ -219,7 +218,7 @@ impl StateFolder {
     /// I/O errors.
     pub fn write_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
         self.make()?;
-        replace(&self.attempt(name), &json(record), self.durable)
+        replace(&self.attempt(name), &json(record))
     }
 
     /// Adds the process of an attempt to its record. Not synced: after a power cut there is no such
@@ -228,7 +227,7 @@ impl StateFolder {
     /// # Errors
     /// I/O errors.
     pub fn update_attempt(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
-        replace(&self.attempt(name), &json(record), false)
+        replace_by(&self.attempt(name), false, |file| file.write_all(&json(record)))
     }
 
     /// Removes the record of an attempt that is closed.
@@ -351,17 +350,12 @@ impl StateFolder {
     /// I/O errors.
     pub fn keep_graph(&self, text: &str) -> io::Result<()> {
         self.make()?;
-        replace(&self.graph(), text.as_bytes(), false)
+        replace_by(&self.graph(), false, |file| file.write_all(text.as_bytes()))
     }
 
     /// The path of that copy.
     pub fn graph(&self) -> PathBuf {
         self.dir.join("graph.yaml")
-    }
-
-    /// Whether what is written must survive a power cut.
-    pub fn is_durable(&self) -> bool {
-        self.durable
     }
 
     /// Keeps a value in a file of this name.
@@ -370,7 +364,7 @@ impl StateFolder {
     /// I/O errors.
     pub fn keep(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
         self.make()?;
-        replace(&self.dir.join(name), &json(value), self.durable)
+        replace(&self.dir.join(name), &json(value))
     }
 
     /// The value that was kept under this name; none if there is no valid one.
@@ -437,16 +431,15 @@ pub fn stamp(path: &Path) -> io::Result<Stamp> {
 }
 
 /// Replaces a file by `bytes` atomically: a temporary file in the same folder, then a rename.
-/// Follows a link to its target and keeps the mode; with `durable` the new text survives a power
-/// cut.
+/// Follows a link to its target and keeps the mode; the new text survives a power cut.
 ///
 /// # Errors
 /// I/O errors; the file is unchanged then.
-pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
-    replace_by(path, durable, |file| file.write_all(bytes))
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_by(path, regular_file::syncs(), |file| file.write_all(bytes))
 }
 
-/// Replaces a file like [`replace`] by what `write` writes.
+/// Replaces a file like [`replace`] by what `write` writes; with `durable` it survives a power cut.
 fn replace_by(
     path: &Path,
     durable: bool,
@@ -497,13 +490,13 @@ mod tests {
     #[test]
     fn the_lock_holds_after_its_files_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let state = StateFolder::open(dir.path().join("ralph"), false);
+        let state = StateFolder::open(dir.path().join("ralph"));
         let lock = state.try_lock().unwrap().unwrap();
         for entry in fs::read_dir(state.dir()).unwrap() {
             let path = entry.unwrap().path();
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
-        assert!(StateFolder::open(state.dir().to_owned(), false).is_locked().unwrap());
+        assert!(StateFolder::open(state.dir().to_owned()).is_locked().unwrap());
         assert!(state.locks_hold().unwrap());
         assert!(lock.is_on(state.dir()));
         fs::rename(state.dir(), dir.path().join("aside")).unwrap();
@@ -517,7 +510,7 @@ mod tests {
     #[test]
     fn a_damaged_record_is_moved_aside_and_returned() {
         let dir = tempfile::tempdir().unwrap();
-        let state = StateFolder::open(dir.path().join("ralph"), true);
+        let state = StateFolder::open(dir.path().join("ralph"));
         state.write_attempt("a.1", &"one").unwrap();
         state.write_attempt("b.1", &"two").unwrap();
         fs::write(state.attempt("c.1"), "{").unwrap();
@@ -531,7 +524,7 @@ mod tests {
     #[test]
     fn a_truncated_record_is_moved_aside_unchanged() {
         let dir = tempfile::tempdir().unwrap();
-        let state = StateFolder::open(dir.path().join("ralph"), false);
+        let state = StateFolder::open(dir.path().join("ralph"));
         let record = serde_json::json!({"task_id": "a", "pid": 12, "dirty": {"x y": "\u{e9}"}});
         state.write_attempt("b.1", &record).unwrap();
         let whole = fs::read(state.attempt("b.1")).unwrap();
@@ -548,7 +541,7 @@ mod tests {
     #[test]
     fn only_drafts_of_killed_writers_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let state = StateFolder::open(dir.path().join("git"), false);
+        let state = StateFolder::open(dir.path().join("git"));
         state.write_attempt("a.1", &"one").unwrap();
         let graph = dir.path().join("graph.yaml");
         for path in [&graph, &dir.path().join(".ralph-x.tmp"), &dir.path().join("other.tmp")] {

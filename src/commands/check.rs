@@ -38,7 +38,7 @@ use crate::{
 /// # Errors
 /// Errors of the disk. An invalid graph is reported here, with exit code 65.
 pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
-    let read = |path: &Path, name: &str| GraphFile::read(path, name, false);
+    let read = |path: &Path, name: &str| GraphFile::read(path, name);
     let mut found = Vec::new();
     let (file, history, policy) = if let Some(path) = &options.file {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);

@@ -99,7 +99,7 @@ fn attempts_around(workspace: &Workspace) -> Result<Vec<(LoopPaths, AttemptId)>>
     let places = iter::once(LoopPaths::default()).chain(loops.into_iter().map(LoopPaths::of_loop));
     let mut around = Vec::new();
     for place in places {
-        let state = StateFolder::open(place.state(workspace.repo.common_dir()), false);
+        let state = StateFolder::open(place.state(workspace.repo.common_dir()));
         let mut records = state.peek::<AttemptRecord>();
         records.retain(|record| record.guardian.as_ref().is_some_and(process::is_below));
         around.extend(records.iter().map(|record| (place.clone(), record.id())));

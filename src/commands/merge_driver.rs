@@ -231,7 +231,7 @@ fn attributes(path: &Path) -> Result<String> {
 fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("the attributes file has no folder")?;
     fs::create_dir_all(folder)
-        .and_then(|()| state::replace(path, text.as_bytes(), false))
+        .and_then(|()| state::replace(path, text.as_bytes()))
         .with_context(|| format!("cannot write `{}`", path.display()))
 }
 

@@ -78,7 +78,7 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
         None => terminal::print(&text)?,
         Some(file) => {
             let path = invocation.file(file)?;
-            state::replace(&path, text.as_bytes(), workspace.config.fsync)
+            state::replace(&path, text.as_bytes())
                 .with_context(|| format!("write `{}`", path.display()))?;
             terminal::say(&format!("report written to `{}`", path.display()));
         }

@@ -140,7 +140,7 @@ fn prepared(mut workspace: Workspace, run: RunOptions, output: RunOutput) -> Res
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let is_quiet = output.verbosity == Verbosity::Quiet;
-    let notes = notes(&workspace, &file, &run, workspace.config.remarks && !is_quiet);
+    let notes = notes(&workspace, &file, &run, false);
     let is_foreseen = !is_quiet && !run.once;
     let runner = runner(workspace, file, run, output)?;
     let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now(), Patience::Short);
@@ -404,7 +404,7 @@ pub(super) fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFi
         "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
          title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n"
     );
-    state::replace(workspace.graph_path(), text.as_bytes(), workspace.config.fsync)
+    state::replace(workspace.graph_path(), text.as_bytes())
         .with_context(|| format!("write `{}`", workspace.graph_path().display()))?;
     workspace.graph()
 }

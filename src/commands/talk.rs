@@ -265,7 +265,6 @@ fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Resul
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("create the folder of `{name}`"))?;
     }
-    state::replace(&path, new.as_bytes(), workspace.config.fsync)
-        .with_context(|| format!("write `{name}`"))?;
+    state::replace(&path, new.as_bytes()).with_context(|| format!("write `{name}`"))?;
     Ok(true)
 }

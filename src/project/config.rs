@@ -147,8 +147,6 @@ settings! { @ [] []
     /// Further prompts in the conversation of an attempt that ends without a report or whose work
     /// is not accepted.
     follow_ups: u32 = 2;
-    /// Call fsync, so that records survive a power failure; applies from the next run.
-    fsync: bool = true;
     /// The time limit of each `git` command, including filters such as git-lfs.
     git_timeout: length = minutes(10);
     /// The time between the first signal and SIGKILL when an agent is ended.
@@ -223,8 +221,6 @@ settings! { @ [] []
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
     schedule: Option<ScheduleConfig> = None;
-    /// Say at the start of a run how many remarks `ralph check --strict` has.
-    remarks: bool = true;
     /// Another attempt starts with the commits and changes of the last one (`continue`) or without
     /// them (`fresh`); in slots.
     retry: words ["continue", "fresh"] Retry = Retry::default();
@@ -462,7 +458,10 @@ mod tests {
             ),
             (json!({"limits": ["claude"]}), "`limits`: it must be a mapping such as"),
             (json!({"limits": {"db": 0}}), "`limits`: `db` must be a whole number from 1"),
-            (json!({"fsync": 3}), "`fsync`: invalid type: integer `3`, expected a boolean"),
+            (
+                json!({"autocommit": 3}),
+                "`autocommit`: invalid type: integer `3`, expected a boolean",
+            ),
             (json!({"verify": 3}), "`verify`: it must be a command"),
             (json!({"on_orphans": "ask"}), "expected `kill` or `leave`"),
             (json!({"done_pattern": "("}), "is not a valid pattern"),
@@ -471,7 +470,7 @@ mod tests {
             assert!(faults.len() == 1 && faults[0].contains(part), "{given}: {faults:?}");
         }
         assert_eq!(
-            Config::of(&layer(&json!({"fsync": 3, "grace": "x"}))).unwrap_err().len(),
+            Config::of(&layer(&json!({"autocommit": 3, "grace": "x"}))).unwrap_err().len(),
             2,
             "all at once"
         );

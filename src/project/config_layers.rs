@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn every_error_in_a_file_has_its_location() {
-        let text = "max_iteration: 3\ntimeout: 90\nfsync:\n  - x\n";
+        let text = "max_iteration: 3\ntimeout: 90\nautocommit:\n  - x\n";
         let faults = parse(text).unwrap_err();
         let told: Vec<(&str, &str)> =
             faults.iter().map(|fault| (fault.message.as_str(), &text[fault.at.clone()])).collect();
@@ -508,7 +508,7 @@ mod tests {
         let faults = parse("completion_promise: x\n").unwrap_err();
         assert!(faults[0].help.as_deref().unwrap().contains("`promise_text`"), "{faults:?}");
         assert!(told[1].0.starts_with("`timeout`: `90` is not") && told[1].1 == "90");
-        assert!(told[2].0.starts_with("`fsync`: invalid type: sequence"));
+        assert!(told[2].0.starts_with("`autocommit`: invalid type: sequence"));
         assert_eq!(parse("- a\n").unwrap_err().len(), 1);
         for text in [
             "max_cost: .nan\n",
@@ -532,7 +532,7 @@ mod tests {
             ("agent", "[claude, codex]", json!(["claude", "codex"])),
             ("done_pattern", "[ab]", json!("[ab]")),
             ("done_pattern", "[a-z]+ done", json!("[a-z]+ done")),
-            ("fsync", "false", json!(false)),
+            ("autocommit", "false", json!(false)),
             ("verify", "make test", json!("make test")),
         ] {
             assert_eq!(read_variable(key, text), Ok(value), "{key}={text}");

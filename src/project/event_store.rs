@@ -404,9 +404,9 @@ mod tests {
 
     /// Opens the journal of a worktree.
     fn open_in(dir: &Path, journal: &str, run: &str) -> EventStore {
-        let state = StateFolder::open(dir.join("ralph"), false);
+        let state = StateFolder::open(dir.join("ralph"));
         EventStore::open(
-            Journal::new(dir.join(journal), false),
+            Journal::new(dir.join(journal)),
             state,
             run.to_owned(),
             Redactor::new([""; 0]),
@@ -514,7 +514,7 @@ mod tests {
         let result = end(1, crate::core::verdict::Verdict::Failed);
         writer.emit(Some(1), Some(&id), Event::Ended(result)).unwrap();
         writer.save();
-        let state = StateFolder::open(dir.path().join("ralph"), false);
+        let state = StateFolder::open(dir.path().join("ralph"));
         let mut stored: serde_json::Value = state.snapshot().unwrap();
         let ended = &mut stored["history"]["tasks"]["a"]["last"]["ended"];
         assert_eq!(ended.as_object_mut().unwrap().remove("why").unwrap(), "");
@@ -536,7 +536,7 @@ mod tests {
         let (path, copy) = (dir.path().join("ralph.jsonl"), dir.path().join("copy"));
         fs::copy(&path, &copy).unwrap();
         fs::rename(&copy, &path).unwrap();
-        let saved = || StateFolder::open(dir.path().join("ralph"), false).snapshot::<Snapshot>();
+        let saved = || StateFolder::open(dir.path().join("ralph")).snapshot::<Snapshot>();
         let before = saved().unwrap().own.mark;
         let reader = open(dir.path(), "r");
         assert_eq!(reader.history(), writer.history());
@@ -556,7 +556,7 @@ mod tests {
         writer.save();
         let path = dir.path().join("ralph/history.json");
         let whole = fs::read(&path).unwrap();
-        let state = || StateFolder::open(dir.path().join("ralph"), false);
+        let state = || StateFolder::open(dir.path().join("ralph"));
         assert!(state().snapshot::<Snapshot>().is_some());
         for at in 0..whole.len() {
             let mut cut = whole.clone();

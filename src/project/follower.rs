@@ -264,7 +264,7 @@ impl Follower {
             return Ok(false);
         }
         if old != new {
-            state::replace(path, new.as_bytes(), self.state.is_durable())
+            state::replace(path, new.as_bytes())
                 .with_context(|| format!("write `{}`", path.display()))?;
         }
         Ok(true)

@@ -50,8 +50,7 @@ pub fn create_file(workspace: &Workspace, text: &str) -> Result<Vec<Foreign>> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     }
-    state::replace(path, text.as_bytes(), workspace.config.fsync)
-        .with_context(|| format!("write `{name}`"))?;
+    state::replace(path, text.as_bytes()).with_context(|| format!("write `{name}`"))?;
     // The graph is there, whatever git says.
     let _ = workspace.ignore_own_files();
     let tasks = graph.tasks().iter();

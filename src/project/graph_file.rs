@@ -38,7 +38,6 @@ const ABSENT: Duration = Duration::from_millis(700);
 pub struct GraphFile {
     path: PathBuf,
     name: String,
-    durable: bool,
     /// None if the text in memory may differ from the file.
     stamp: Option<Stamp>,
     document: Document,
@@ -140,9 +139,9 @@ impl GraphFile {
     ///
     /// # Errors
     /// The errors in the file.
-    pub fn read(path: &Path, name: &str, durable: bool) -> Result<GraphFile, Box<Rejected>> {
+    pub fn read(path: &Path, name: &str) -> Result<GraphFile, Box<Rejected>> {
         let (stamp, text) = text::read_text(path, name)?;
-        let file = GraphFile::assume(path, name, durable, &text)?;
+        let file = GraphFile::assume(path, name, &text)?;
         Ok(GraphFile { stamp: Some(stamp), ..file })
     }
 
@@ -150,12 +149,7 @@ impl GraphFile {
     ///
     /// # Errors
     /// The errors in the text.
-    pub fn assume(
-        path: &Path,
-        name: &str,
-        durable: bool,
-        text: &str,
-    ) -> Result<GraphFile, Box<Rejected>> {
+    pub fn assume(path: &Path, name: &str, text: &str) -> Result<GraphFile, Box<Rejected>> {
         let rejected = |text: &str, faults| {
             Box::new(Rejected { name: name.to_owned(), text: text.to_owned(), faults })
         };
@@ -163,7 +157,6 @@ impl GraphFile {
         Ok(GraphFile {
             path: path.to_owned(),
             name: name.to_owned(),
-            durable,
             stamp: None,
             keys: keys(&loaded.graph),
             graph: loaded.graph,
@@ -177,7 +170,7 @@ impl GraphFile {
     /// # Errors
     /// The errors in the text.
     pub fn with_text(&self, text: &str) -> Result<GraphFile, Box<Rejected>> {
-        GraphFile::assume(&self.path, &self.name, self.durable, text)
+        GraphFile::assume(&self.path, &self.name, text)
     }
 
     /// Returns the statuses that differ from those of another version.
@@ -245,7 +238,7 @@ impl GraphFile {
         }
         // Git and some editors remove the file and write it again.
         regular_file::wait_for_text(&self.path, ABSENT);
-        let fresh = GraphFile::read(&self.path, &self.name, self.durable)?;
+        let fresh = GraphFile::read(&self.path, &self.name)?;
         let changes = differences(&self.graph, &fresh.graph);
         *self = fresh;
         Ok(Some(changes))
@@ -285,7 +278,7 @@ impl GraphFile {
                 continue;
             }
             crash::point("graph.edited");
-            state::replace(&self.path, self.document.text().as_bytes(), self.durable)
+            state::replace(&self.path, self.document.text().as_bytes())
                 .with_context(|| format!("write `{}`", self.name))?;
             crash::point("graph.written");
             self.stamp = state::stamp(&self.path).ok();
@@ -314,13 +307,13 @@ impl GraphFile {
                 return Ok(EditedText { own: None, foreign });
             };
             let name = format!("{}, with this change", self.name);
-            let edited = GraphFile::assume(&self.path, &name, self.durable, &text)
+            let edited = GraphFile::assume(&self.path, &name, &text)
                 .map_err(|rejected| anyhow!(*rejected))?;
             if state::stamp(&self.path).ok() != self.stamp {
                 self.stamp = None;
                 continue;
             }
-            state::replace(&self.path, text.as_bytes(), self.durable)
+            state::replace(&self.path, text.as_bytes())
                 .with_context(|| format!("write `{}`", self.name))?;
             let own = Some(differences(&self.graph, &edited.graph));
             let (stamp, name) = (state::stamp(&self.path).ok(), self.name.clone());
@@ -341,10 +334,9 @@ impl GraphFile {
         let _turn = state.lock_graph().context("lock the graph file")?;
         let aside = regular_file::set_aside(&self.path, &state.dir().join("damaged"))
             .with_context(|| format!("keep `{}` aside", self.name))?;
-        state::replace(&self.path, self.text().as_bytes(), self.durable)
+        state::replace(&self.path, self.text().as_bytes())
             .with_context(|| format!("write `{}`", self.name))?;
-        *self = GraphFile::read(&self.path, &self.name, self.durable)
-            .map_err(|rejected| anyhow!(*rejected))?;
+        *self = GraphFile::read(&self.path, &self.name).map_err(|rejected| anyhow!(*rejected))?;
         Ok(aside)
     }
 
@@ -363,11 +355,10 @@ impl GraphFile {
             }
         };
         crash::point("graph.kept");
-        state::replace(&self.path, text.as_bytes(), self.durable)
+        state::replace(&self.path, text.as_bytes())
             .with_context(|| format!("write `{}`", self.name))?;
         crash::point("graph.restored");
-        *self = GraphFile::read(&self.path, &self.name, self.durable)
-            .map_err(|rejected| anyhow!(*rejected))?;
+        *self = GraphFile::read(&self.path, &self.name).map_err(|rejected| anyhow!(*rejected))?;
         Ok(kept)
     }
 
@@ -421,7 +412,7 @@ pub fn with_status(text: &str, id: &TaskId, write: Write<'_>) -> Result<Option<S
     static LAST: Mutex<Option<GraphFile>> = Mutex::new(None);
     let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let read = || {
-        let file = GraphFile::assume(Path::new(""), "the graph", false, text);
+        let file = GraphFile::assume(Path::new(""), "the graph", text);
         file.map_err(|rejected| anyhow!(*rejected))
     };
     let known = last().take_if(|last| last.text() == text);
@@ -463,7 +454,7 @@ pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
 /// # Errors
 /// The first error in the text, with its location.
 pub fn read_graph(name: &str, text: &str) -> Result<TaskGraph, String> {
-    let file = GraphFile::assume(Path::new(name), name, false, text);
+    let file = GraphFile::assume(Path::new(name), name, text);
     file.map(|file| file.graph).map_err(|rejected| rejected.summary())
 }
 
@@ -478,8 +469,8 @@ mod tests {
     fn open(dir: &Path) -> (StateFolder, PathBuf, GraphFile) {
         let path = dir.join("g.yaml");
         fs::write(&path, TEXT).unwrap();
-        let state = StateFolder::open(dir.join("ralph"), false);
-        let file = GraphFile::read(&path, "g.yaml", false).unwrap();
+        let state = StateFolder::open(dir.join("ralph"));
+        let file = GraphFile::read(&path, "g.yaml").unwrap();
         (state, path, file)
     }
 
@@ -588,7 +579,7 @@ mod tests {
     fn unreadable_files_say_why() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.yaml");
-        let summary = || GraphFile::read(&path, "g.yaml", false).unwrap_err().summary();
+        let summary = || GraphFile::read(&path, "g.yaml").unwrap_err().summary();
         assert_eq!(summary(), "g.yaml:1:1: there is no `g.yaml`");
         fs::write(&path, b"tasks:\n  - id: a\xff\n").unwrap();
         assert_eq!(summary(), "g.yaml:2:10: the file is not UTF-8");

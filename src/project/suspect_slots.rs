@@ -82,7 +82,7 @@ pub fn remove(state: &StateFolder, slot: &SuspectSlot) -> Result<()> {
 
 fn write(state: &StateFolder, slots: &[SuspectSlot]) -> Result<()> {
     let text = serde_json::to_vec(slots)?;
-    state::replace(&file(state), &text, state.is_durable()).context("remember the suspect slots")
+    state::replace(&file(state), &text).context("remember the suspect slots")
 }
 
 fn file(state: &StateFolder) -> PathBuf {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn suspect_slots_are_remembered_until_they_are_proven_or_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let state = StateFolder::open(folder.path().to_owned(), false);
+        let state = StateFolder::open(folder.path().to_owned());
         let slot = |name: &str| {
             let path = folder.path().join(name);
             fs::create_dir(&path).unwrap();

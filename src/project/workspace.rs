@@ -129,7 +129,7 @@ impl Workspace {
         let config = layers.read()?;
         set_limits(&config);
         let common = repo.common_dir();
-        let state = StateFolder::open(place.state(common), config.fsync);
+        let state = StateFolder::open(place.state(common));
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
         let outputs = BTreeSet::new();
         Ok(Workspace {
@@ -217,7 +217,7 @@ impl Workspace {
 
     /// The journal.
     pub fn journal(&self) -> Journal {
-        Journal::new(self.root().join(self.place.journal()), self.config.fsync)
+        Journal::new(self.root().join(self.place.journal()))
     }
 
     /// Reads the history. Events added to it belong to a new run.
@@ -362,7 +362,7 @@ impl Workspace {
 /// Errors of the disk.
 pub fn lock_notes(workspace: &Workspace) -> io::Result<File> {
     let shared = LoopPaths::default().state(workspace.repo.common_dir());
-    StateFolder::open(shared, workspace.config.fsync).lock_notes()
+    StateFolder::open(shared).lock_notes()
 }
 
 /// Returns the template `name` of this project, or the built-in one.

@@ -71,7 +71,6 @@ pub struct NotifyReporter {
 struct NotifierContext {
     state: StateFolder,
     journal: PathBuf,
-    durable: bool,
     secrets: Redactor,
     run_id: Mutex<String>,
     root: PathBuf,
@@ -93,7 +92,6 @@ impl NotifyReporter {
         let context = NotifierContext {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
-            durable: workspace.config.fsync,
             secrets: sender.secrets.clone(),
             run_id: Mutex::default(),
             root: workspace.root().to_owned(),
@@ -168,7 +166,7 @@ impl NotifierContext {
     /// Records that a notification failed; the run reports that when it reads the record.
     fn complain(&self, notifier: &Notifier, message: &ProgramMessage, why: String) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let journal = Journal::new(self.journal.clone(), self.durable);
+        let journal = Journal::new(self.journal.clone());
         let store = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
         let moment = message.event.clone();
         let failed = NotifyFailed { notifier: notifier.to_string(), moment, why };

@@ -255,8 +255,8 @@ fn return_head(
         if aside.is_some()
             && regular_file::read_to_string(cx.workspace.graph_path()).ok().as_deref() != Some(text)
         {
-            let (path, durable) = (cx.workspace.graph_path(), cx.workspace.config.fsync);
-            state::replace(path, text.as_bytes(), durable).context("write the graph file")?;
+            let path = cx.workspace.graph_path();
+            state::replace(path, text.as_bytes()).context("write the graph file")?;
         }
         commit
     };
@@ -306,7 +306,7 @@ fn restore_file(cx: &RunContext, path: &str, base: &CommitId) -> Result<()> {
         None => cx.workspace.repo.file_at(base, path)?,
     };
     match text {
-        Some(text) => state::replace(&file, &text, cx.workspace.config.fsync),
+        Some(text) => state::replace(&file, &text),
         None if file.exists() => fs::remove_file(&file),
         None => Ok(()),
     }

@@ -116,7 +116,7 @@ fn unreadable(copy: &Path, name: &str) -> Option<String> {
     if regular_file::is_special(copy) {
         return Some(format!("{name} is not a regular file"));
     }
-    GraphFile::read(copy, name, false).err().map(|rejected| rejected.summary())
+    GraphFile::read(copy, name).err().map(|rejected| rejected.summary())
 }
 
 /// Whether an attempt changed a file of its slot; false if it damaged the repository there.
@@ -350,7 +350,7 @@ mod tests {
                 new: Vec::new(),
             };
             assert_ne!(claimed, graph);
-            let file = |text| GraphFile::assume(Path::new(""), "", false, text).unwrap();
+            let file = |text| GraphFile::assume(Path::new(""), "", text).unwrap();
             let file = file(graph);
             let word = file.status_word(file.graph().number(&id).unwrap());
             let restored = with_status(&claimed, &id, Write::Restored(word.as_deref()));

@@ -11,7 +11,7 @@ use crate::support::{SETTINGS, TestProject, agent, until};
 /// A project whose agent speaks as Claude Code does, one stream after the other.
 fn speaking(streams: &str) -> TestProject {
     let config = format!(
-        "fsync: false\ngrace: 200ms\nexit_grace: 300ms\nagent: {{command: [{}], output: claude-json}}\n",
+        "grace: 200ms\nexit_grace: 300ms\nagent: {{command: [{}], output: claude-json}}\n",
         agent("streams")
     );
     TestProject::new()
@@ -65,7 +65,7 @@ fn several_that_meet_one_limit_wait_once_and_others_go_on() {
     let limited = format!("{{command: [sh, -c, {}], name: limited}}", json!(meet));
     let other = format!("{{command: [{}], name: other}}", agent("commit"));
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("fsync: false\njobs: 3\nagent: {limited}\n"))
+        .file(".ralph/config.yaml", &format!("jobs: 3\nagent: {limited}\n"))
         .graph(&format!(
             "tasks: [{{id: a}}, {{id: b}}, {{id: c}}, {{id: d}}, {{id: e, agent: {other}}}]\n"
         ));
@@ -135,7 +135,7 @@ fn limits_of_one_attempt_keep_the_code_of_a_refused_key() {
 fn script(script: &str) -> TestProject {
     let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
     TestProject::new()
-        .file(".ralph/config.yaml", &format!("fsync: false\ngrace: 4s\nagent: {agent}\n"))
+        .file(".ralph/config.yaml", &format!("grace: 4s\nagent: {agent}\n"))
         .graph("tasks: [{id: a}]\n")
 }
 
@@ -230,7 +230,7 @@ fn the_next_agent_of_the_list_goes_on() {
     let (first, second) =
         (one("first", "claude-credit:1"), one("second", "claude-success:0 claude-success:0"));
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{first}, {second}]\n"))
+        .file(".ralph/config.yaml", &format!("agent: [{first}, {second}]\n"))
         .graph("tasks: [{id: a}, {id: b}]\n");
     trial.run(["run"]).stderr_has("  second takes over from first: the account has no credit\n");
     let changes = trial.lines("agent_changed");
@@ -250,7 +250,7 @@ fn the_next_agent_of_the_list_goes_on() {
 fn a_task_may_have_an_agent_of_its_own() {
     let own = format!("{{command: [{}], name: own}}", agent("commit"));
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("fsync: false\nagent: [{}]\n", agent("fail")))
+        .file(".ralph/config.yaml", &format!("agent: [{}]\n", agent("fail")))
         .graph(&format!("tasks:\n  - id: a\n    agent: {own}\n"));
     trial.run(["run", "-q"]);
     assert_eq!(trial.lines("completed")[0]["agent"], "own");
@@ -753,7 +753,7 @@ fn a_promise_counts_only_if_the_graph_agrees() {
     assert_eq!(kept, [json!(false), json!(true)]);
 
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
+        .file(".ralph/config.yaml", "promise: trust\n")
         .graph(two)
         // A long line is read to its end.
         .command(["sh", "-c", &script.replace("'<", "$(printf %0600d 1)'<"), &commit]);

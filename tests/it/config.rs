@@ -26,7 +26,7 @@ fn every_setting_is_shown_with_its_origin() {
     agents              {}                                  default
     allow_files         []                                  default
     autocommit          true                                default
-    child_wait_timeout  [took]                                  .ralph/config.yaml:6
+    child_wait_timeout  [took]                                  .ralph/config.yaml:4
     commit_timeout      1m                                  default
     done_pattern        none                                default
     env_keep            []                                  default
@@ -34,9 +34,8 @@ fn every_setting_is_shown_with_its_origin() {
     executors           {}                                  default
     exit_grace          [took]                                 default
     follow_ups          2                                   default
-    fsync               false                               .ralph/config.yaml:1
     git_timeout         10m                                 default
-    grace               [took]                               .ralph/config.yaml:3
+    grace               [took]                               .ralph/config.yaml:1
     hooks               {}                                  default
     idle                15m                                 default
     isolation           slot                                default
@@ -59,19 +58,18 @@ fn every_setting_is_shown_with_its_origin() {
     promise_text        <promise>COMPLETE</promise>         default
     proof               report                              default
     protect             []                                  default
-    remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
     review              none                                default
-    rounds              1                                   .ralph/config.yaml:7
+    rounds              1                                   .ralph/config.yaml:5
     run_on              local                               default
     schedule            none                                default
     setup               []                                  default
     setup_timeout       15m                                 default
     slot_dir            none                                default
-    start_limit         0                                   .ralph/config.yaml:5
-    term_grace          [took]                               .ralph/config.yaml:4
+    start_limit         0                                   .ralph/config.yaml:3
+    term_grace          [took]                               .ralph/config.yaml:2
     timeout             45m                                 RALPH_TIMEOUT
-    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
+    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:6
     verify_exclusive    false                               default
     verify_timeout      15m                                 default
     "#);

@@ -127,7 +127,7 @@ fn the_lock_is_held_until_the_guardian_is_gone() {
     let guardian = trial.guardian("t0.1");
     kill_process(guardian, Signal::STOP).unwrap();
     first.kill();
-    let state = ralph::adapters::state::StateFolder::open(trial.state(), false);
+    let state = ralph::adapters::state::StateFolder::open(trial.state());
     let held = state.is_locked().unwrap();
     kill_process(guardian, Signal::CONT).unwrap();
     assert!(held, "another run could start while processes of the last one live");

@@ -42,9 +42,8 @@ tasks:
 
 /// A repository whose agent drafts.
 fn project() -> TestProject {
-    let settings =
-        "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nexit_grace: 1s\nagent: [\"AGENT\"]\n"
-            .replace("AGENT", &agent("draft"));
+    let settings = "grace: 200ms\nterm_grace: 200ms\nexit_grace: 1s\nagent: [\"AGENT\"]\n"
+        .replace("AGENT", &agent("draft"));
     TestProject::new().file(".ralph/config.yaml", &settings)
 }
 
@@ -123,7 +122,7 @@ fn a_draft_in_the_last_message_counts() {
         "agent: {{command: [\"{}\"], output: claude-json, name: scribe}}\n",
         agent("draft")
     );
-    trial.write(".ralph/config.yaml", &format!("fsync: false\n{call}"));
+    trial.write(".ralph/config.yaml", &format!("{call}"));
     trial.run(["draft", "Check the types", "--yes"]).stderr_has("cost $0.25");
     assert_eq!(trial.graph_text(), GOOD);
     trial.assert_record("drafted", &json!({"agent": "scribe", "cost_usd": 0.25, "tasks": 2}));
@@ -340,7 +339,7 @@ fn a_cost_limit_ends_the_calls() {
     let event = r#"{"type":"result","subtype":"success","is_error":false,"total_cost_usd":1.5,"result":"no"}"#;
     let trial = project();
     let call = format!("agent: {{command: [\"{}\"], output: claude-json}}\n", agent("draft"));
-    trial.write(".ralph/config.yaml", &format!("fsync: false\n{call}"));
+    trial.write(".ralph/config.yaml", &format!("{call}"));
     tell(&trial, "draft", &format!("echo '{event}'\n"));
     let ran = trial.run(["draft", "Do it", "--max-cost", "2"]).code(2);
     ran.stderr_has("$2.00 per run ($3.00 spent)");
@@ -496,7 +495,7 @@ fn the_next_agent_drafts_where_one_is_refused() {
         "agent:\n  - {{command: [\"{0}\"], name: one}}\n  - {{command: [\"{0}\"], name: two}}\n",
         agent("draft")
     );
-    trial.write(".ralph/config.yaml", &format!("fsync: false\n{agents}"));
+    trial.write(".ralph/config.yaml", &format!("{agents}"));
     tell(&trial, "draft-1", "echo 'Error: 401 Unauthorized: invalid API key' >&2; exit 1\n");
     tell(&trial, "draft-2", &writes(GOOD));
     let ran = trial.run(["draft", "Check the types", "--yes"]);
@@ -508,7 +507,7 @@ fn the_next_agent_drafts_where_one_is_refused() {
     assert_eq!(seen, [(&json!("one"), &Value::Null), (&json!("two"), &json!(2))]);
     // What an agent does wrong by itself is its own fault.
     let trial = project();
-    trial.write(".ralph/config.yaml", &format!("fsync: false\n{agents}"));
+    trial.write(".ralph/config.yaml", &format!("{agents}"));
     tell(&trial, "draft", "exit 3\n");
     trial.run(["draft", "Check the types"]).code(1);
     assert_eq!(trial.lines("drafted").len(), 1);
@@ -518,7 +517,7 @@ fn the_next_agent_drafts_where_one_is_refused() {
 fn the_slot_of_a_draft_is_set_up() {
     let project = |setup: &str| {
         let agent = agent("draft");
-        let settings = format!("fsync: false\nagent: [\"{agent}\"]\nsetup: [{setup}]\n");
+        let settings = format!("agent: [\"{agent}\"]\nsetup: [{setup}]\n");
         TestProject::new().file(".ralph/config.yaml", &settings)
     };
     let trial = project("echo ready > made");
@@ -537,7 +536,7 @@ fn the_slot_of_a_draft_is_set_up() {
 #[test]
 fn a_signal_ends_the_setup_of_a_draft() {
     let settings = format!(
-        "fsync: false\ngrace: 200ms\nagent: [\"{}\"]\nsetup: [\"trap '' INT TERM; touch \\\"$TRIAL_DIR/setup\\\"; \
+        "grace: 200ms\nagent: [\"{}\"]\nsetup: [\"trap '' INT TERM; touch \\\"$TRIAL_DIR/setup\\\"; \
          setsid sleep 1000 & while :; do sleep 1; done\"]\n",
         agent("draft")
     );

@@ -586,7 +586,7 @@ fn secrets_and_ignored_files_do_not_land() {
         let trial = TestProject::new()
             .file(".gitignore", "*.db\n.env\n")
             .file("value", "1\n")
-            .file(".ralph/config.yaml", &format!("fsync: false\nmax_attempts: 1\n{settings}"))
+            .file(".ralph/config.yaml", &format!("max_attempts: 1\n{settings}"))
             .graph("tasks: [{id: a}]\n");
         let script =
             format!("cat > /dev/null; {work}; git commit -qm Work; \"$RALPH\" task-complete a");

@@ -31,7 +31,7 @@ fn put(trial: &TestProject, name: &str) {
 /// The tasks of the graph, as `ralph` reads them: id, status, and what it waits for.
 fn tasks(trial: &TestProject) -> Vec<String> {
     let path = trial.root().join("task-graph.yaml");
-    let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false).unwrap();
+    let file = ralph::project::graph_file::GraphFile::read(&path, "graph").unwrap();
     let graph = file.graph();
     let line = |number: usize| {
         let task = graph.task(number);
@@ -48,7 +48,7 @@ fn tasks(trial: &TestProject) -> Vec<String> {
 /// The fields of a task as templates see them.
 fn fields(trial: &TestProject, id: &str) -> BTreeMap<String, Value> {
     let path = trial.root().join("task-graph.yaml");
-    let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false).unwrap();
+    let file = ralph::project::graph_file::GraphFile::read(&path, "graph").unwrap();
     let id = ralph::core::graph::task::TaskId::new(id).unwrap();
     let task = file.graph().task(file.graph().number(&id).unwrap());
     ralph::core::graph::load::fields::in_templates(task).into_iter().collect()

@@ -19,10 +19,8 @@ const TWO: &str = "tasks: [{id: a, title: One}, {id: b, depends_on: [a]}]\n";
 fn replaying(name: &str) -> TestProject {
     let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
     let format = format!("{}-json", name.split('-').next().unwrap());
-    let agent = format!(
-        "agent: {{command: [\"{}\", {file}], output: {format}}}\nfsync: false\n",
-        agent("recorded"),
-    );
+    let agent =
+        format!("agent: {{command: [\"{}\", {file}], output: {format}}}\n", agent("recorded"),);
     TestProject::new().graph(TWO).file(".ralph/config.yaml", &agent)
 }
 
@@ -508,7 +506,7 @@ fn detaching_does_not_stop_the_run() {
 fn lines_are_wrapped_where_they_are_read() {
     let long = "word ".repeat(40);
     let trial = TestProject::new().graph(TWO).agent("commit");
-    let config = format!("verify: [\"true {long}\"]\nfsync: false\n");
+    let config = format!("verify: [\"true {long}\"]\n");
     let trial = trial.file(".ralph/config.yaml", &config);
     trial.run(["run", "--once"]).code(0);
     for columns in [60, 100] {

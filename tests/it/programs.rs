@@ -8,7 +8,7 @@ use crate::support::{RALPH, TestProject, agent};
 
 /// A project with this agent command in its settings.
 fn configured(graph: &str, command: &str) -> TestProject {
-    let settings = format!("fsync: false\nstart_limit: 0\nagent: {command}\n");
+    let settings = format!("start_limit: 0\nagent: {command}\n");
     TestProject::new().file(".ralph/config.yaml", &settings).graph(graph)
 }
 

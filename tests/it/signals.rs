@@ -63,7 +63,7 @@ fn term_has_its_code_and_a_hangup_stops_nothing() {
 #[test]
 fn a_second_signal_kills_at_once() {
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
+        .file(".ralph/config.yaml", "grace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
     let run = trial.start_until(["run"], "hanging");
@@ -164,7 +164,7 @@ fn a_suspended_run_can_be_ended() {
 #[test]
 fn a_third_signal_leaves_the_rest_to_the_next_run() {
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\ngrace: 10m\n")
+        .file(".ralph/config.yaml", "grace: 10m\n")
         .graph("tasks: [{id: a}]\n")
         .agent("hang");
     let run = trial.start_until(["run"], "hanging");

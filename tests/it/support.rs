@@ -60,9 +60,9 @@ tasks:
   - {id: start, title: Begin}
 ";
 
-/// The settings of a test project: short graces, no wait for leftover processes, no fsync, and no
-/// limit on agents that fail at once, no remarks about tasks, and one round of attempts.
-pub const SETTINGS: &str = "fsync: false\nremarks: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
+/// The settings of a test project: short graces, no wait for leftover processes, no
+/// limit on agents that fail at once, and one round of attempts.
+pub const SETTINGS: &str = "grace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
                             child_wait_timeout: 0s\nrounds: 1\n";
 
 /// Says why a test cannot run here. With `CI` set, as `.ci/run` does once it has installed what the
@@ -254,6 +254,7 @@ impl TestProject {
             ("RALPH", RALPH.to_owned()),
             // A laptop says more than another machine.
             ("RALPH_KEEP_AWAKE", "false".to_owned()),
+            ("RALPH_NO_FSYNC", "1".to_owned()),
             ("TRIAL", self.trial.clone()),
             ("TRIAL_DIR", text(self.dir())),
         ]
@@ -409,7 +410,7 @@ impl TestProject {
     /// The status of a task, as `ralph` reads it.
     pub fn status(&self, id: &str) -> String {
         let path = self.root.join("task-graph.yaml");
-        let file = ralph::project::graph_file::GraphFile::read(&path, "graph", false).unwrap();
+        let file = ralph::project::graph_file::GraphFile::read(&path, "graph").unwrap();
         let id = ralph::core::graph::task::TaskId::new(id).unwrap();
         let number = file.graph().number(&id).unwrap();
         file.graph().task(number).status.to_string()

@@ -314,7 +314,7 @@ fn hard_tasks_are_parked_and_the_others_are_done() {
 #[test]
 fn an_agent_that_does_not_start_stops_the_run() {
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\nmax_attempts: 9\n")
+        .file(".ralph/config.yaml", "max_attempts: 9\n")
         .graph("tasks: [{id: a}]\n")
         .agent("fail");
     let why = "3 attempts in a row failed within 5s; check that the agent starts";

@@ -74,7 +74,7 @@ fn what_was_not_reported_is_not_verified() {
 fn a_task_adds_to_the_checks_of_the_project() {
     let says = |word: &str| format!("echo {word} >> \"$TRIAL_DIR/ran\"");
     let stage = |fields: &str| {
-        let settings = json!({"fsync": false, "verify": [says("all")]});
+        let settings = json!({"verify": [says("all")]});
         let trial = TestProject::new()
             .file(".ralph/config.yaml", &settings.to_string())
             .graph(&format!(
@@ -149,7 +149,7 @@ fn what_leads_to_the_checkout_leads_to_the_slot() {
 #[test]
 fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\ngrace: 200ms\nverify_timeout: 1s\n")
+        .file(".ralph/config.yaml", "grace: 200ms\nverify_timeout: 1s\n")
         .graph(&graph("    verify: setsid sleep 600 & sleep 600\n    max_attempts: 1"))
         .agent("commit");
     trial.run(["run"]).code(3);

@@ -300,14 +300,13 @@ fn settings(workspace: &Workspace) -> ConfigLayer {
     let set = all
         .filter(|(key, _, origin)| *origin != Origin::Default && !OTHERS.contains(&key.as_str()));
     let mut settings: ConfigLayer = set.map(|(key, value, _)| (key, value)).collect();
-    let own: [(&str, Value); 8] = [
+    let own: [(&str, Value); 6] = [
         ("isolation", json!("slot")),
         ("retry", json!("fresh")),
         ("jobs", json!(1)),
         ("max_wait", json!("0s")),
         ("promise", json!("off")),
         ("verify", json!([])),
-        ("remarks", json!(false)),
     ];
     settings.extend(own.map(|(key, value)| (key.to_owned(), value)));
     settings

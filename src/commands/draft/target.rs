@@ -177,7 +177,7 @@ impl DraftTarget {
             Err(drawn) => return Ok(Err(drawn)),
         };
         let path = workspace.graph_path();
-        let file = match GraphFile::assume(path, &self.name, false, &done.text) {
+        let file = match GraphFile::assume(path, &self.name, &done.text) {
             Ok(file) => file,
             Err(rejected) => return Ok(Err(rejected.summary())),
         };

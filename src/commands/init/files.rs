@@ -135,7 +135,7 @@ fn in_the_way(name: &str, what: &str) -> anyhow::Error {
 pub(super) fn write(steps: &[FileStep]) -> Result<()> {
     let put = |path: &Path, bytes: &[u8]| {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-        state::replace(path, bytes, true)
+        state::replace(path, bytes)
     };
     for step in steps {
         let Some(text) = step.fate.text() else { continue };

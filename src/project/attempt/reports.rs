@@ -226,8 +226,7 @@ pub fn ask(workspace: &Workspace, record: &AttemptRecord, text: &str) -> Result<
             .and_then(|file| file.replace(&(whole + "\n")));
         return written.with_context(|| format!("write `{file}`"));
     }
-    state::replace(&path, (whole + "\n").as_bytes(), workspace.config.fsync)
-        .with_context(|| format!("write `{file}`"))
+    state::replace(&path, (whole + "\n").as_bytes()).with_context(|| format!("write `{file}`"))
 }
 
 /// Returns the content of the question file, or `None` without that file.

@@ -100,7 +100,7 @@ impl Workspace {
         let text = self.repo.file_at(commit, &path)?;
         // A text that is not UTF-8 is no graph, as in the checkout.
         let text = text.and_then(|text| String::from_utf8(text).ok());
-        Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", false, &it).ok()))
+        Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", &it).ok()))
     }
 
     /// Returns the graph in the newest commit of the checkout; none if that has no valid one.
@@ -133,7 +133,7 @@ impl Workspace {
     /// no copy of it.
     pub fn kept_graph(&self) -> Option<GraphFile> {
         let text = regular_file::read_to_string(&self.state.graph()).ok()?;
-        GraphFile::assume(&self.graph, &self.graph_name(), self.config.fsync, &text).ok()
+        GraphFile::assume(&self.graph, &self.graph_name(), &text).ok()
     }
 }
 
@@ -149,8 +149,7 @@ fn is_checking_out(workspace: &Workspace) -> bool {
 /// # Errors
 /// The errors in it, as a drawn diagnostic with its exit code.
 pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
-    let read =
-        || GraphFile::read(&workspace.graph, &workspace.graph_name(), workspace.config.fsync);
+    let read = || GraphFile::read(&workspace.graph, &workspace.graph_name());
     let mut found = read();
     for _ in 0..CHECKOUTS.0 {
         if found.is_ok() || !is_checking_out(workspace) {
@@ -169,8 +168,7 @@ pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
 pub fn empty_graph(workspace: &Workspace) -> Result<GraphFile> {
     let (path, name) = (&workspace.graph, workspace.graph_name());
     let text = "version: 1\ntasks: []\n";
-    GraphFile::assume(path, &name, workspace.config.fsync, text)
-        .map_err(|rejected| refused(&rejected))
+    GraphFile::assume(path, &name, text).map_err(|rejected| refused(&rejected))
 }
 
 // The branch that the graph of a workspace belongs to, and the tasks that are complete on another one.
