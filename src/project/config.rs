@@ -31,7 +31,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         glob::Glob,
-        isolation::{AgentTasks, Isolation, Retry},
+        isolation::Isolation,
         proof::ProofSettings,
         select::{self, Policy},
         spend::Budget,
@@ -95,6 +95,28 @@ macro_rules! settings {
         settings!(@ [$($field)* $(#[$meta])* pub $name: $type,] [$($default)* $name: $value,]
             $($rest)*);
     };
+}
+
+/// What becomes of the tasks that agents add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentTasks {
+    /// They run like other tasks.
+    #[default]
+    Run,
+    /// Each waits until a person allows it.
+    Ask,
+}
+
+/// How another attempt at a task starts in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Retry {
+    /// With the commits and the uncommitted changes of the attempt before.
+    #[default]
+    Continue,
+    /// Without them.
+    Fresh,
 }
 
 const fn minutes(count: u64) -> Duration {

@@ -21,10 +21,10 @@ use crate::{
             task::{ADDED_BY, Status, TaskId},
             task_edit::{FieldChanges, edited_tasks, set_fields_of},
         },
-        isolation::AgentTasks,
     },
     project::{
         attempt::AttemptRecord,
+        config::AgentTasks,
         executors,
         graph_file::{GraphFile, Write, graph_of, read_graph, rfc3339, with_status},
         workspace::Workspace,

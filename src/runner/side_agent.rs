@@ -32,9 +32,11 @@ use crate::{
         },
         commit_id::CommitId,
         graph::TaskGraph,
-        isolation::free_number,
         reviewer::REVIEWS,
-        run::command::{AttemptId, PendingResult},
+        run::{
+            command::{AttemptId, PendingResult},
+            landing::free_number,
+        },
         verdict::{Merge, Outcome},
     },
     project::{

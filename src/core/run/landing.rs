@@ -23,7 +23,6 @@ use super::{
 use crate::{
     commit_id::CommitId,
     event::{Batch, CheckEvent, Held, LandingEvent},
-    isolation::free_number,
     verdict::{CheckResult, Merge},
     whole::ProvenTip,
 };
@@ -58,6 +57,12 @@ pub struct LandingQueue {
     again: Option<Instant>,
     /// What passed on the commit that landed last.
     proven: Option<ProvenTip>,
+}
+
+/// The lowest number of a slot that is not taken.
+pub fn free_number(taken: impl IntoIterator<Item = usize>) -> usize {
+    let taken: BTreeSet<usize> = taken.into_iter().collect();
+    (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default()
 }
 
 impl LandingQueue {

@@ -23,6 +23,7 @@ use super::{
         ProcessOrder, RunCommand, SlotCommand,
     },
     input::{BuiltTrial, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
+    landing::free_number,
     open_attempt::{AttemptPhase, AttemptProcess, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
     verified_work::{BuiltCommit, HeadSpan, VerifiedWork, WorkLanding},
@@ -42,7 +43,6 @@ use crate::{
         task::{CommitRule, Status, Task, TaskId},
     },
     history::History,
-    isolation::free_number,
     reviewer::{FindingSeverity, ReviewFinding, ReviewRule, WorkReview},
     select::{self, Decision, Policy, SelectionKey, View},
     verdict::{
