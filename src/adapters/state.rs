@@ -564,7 +564,7 @@ mod tests {
         fs::set_permissions(&real, PermissionsExt::from_mode(0o664)).unwrap();
         symlink("real", &link).unwrap();
         let before = stamp(&link).unwrap();
-        replace(&link, b"new", true).unwrap();
+        replace(&link, b"new").unwrap();
         assert_ne!(stamp(&link).unwrap(), before);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "new");

@@ -126,9 +126,10 @@ pub(super) fn landings(
             added_by: task.added_by.as_deref(),
         };
         let about = (task.title_line(), editor.store.history().of(id));
-        found.extend(ReviewItem::of(entry, about, change.ends(), &facts).map(|item| {
-            Landing { item, verify: ended.evidence.verify.clone() }
-        }));
+        found.extend(
+            ReviewItem::of(entry, about, change.ends(), &facts)
+                .map(|item| Landing { item, verify: ended.evidence.verify.clone() }),
+        );
     }
     Ok(found)
 }

@@ -17,7 +17,6 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agents::reset::NearLimit,
     attempt::AttemptState,
     event::{
         AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, Event, LandingEvent, RequestEvent,
@@ -68,9 +67,6 @@ pub struct History {
     /// The agents that got a provider error in their newest attempt, by name.
     #[serde(rename = "resting")]
     pub cooldowns: HashMap<String, AgentCooldown>,
-    /// The usage limits that are nearly reached, by the name of the agent.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub near_limits: BTreeMap<String, NearLimit>,
     /// The executors that do not answer the newest run, by name.
     pub unreachable: BTreeMap<String, UnreachableExecutor>,
     /// Whether no run may start an attempt until `ralph resume`.

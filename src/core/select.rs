@@ -357,10 +357,9 @@ impl View<'_> {
         }
         let running =
             |until| Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
-        let (jobs, resets_at) = agents::jobs(self, now);
         let working = self.active.iter().filter(|active| active.works).count();
-        if !idle && working >= jobs {
-            return running(resets_at);
+        if !idle && working >= self.policy.jobs {
+            return running(None);
         }
         let mut scan = FrontierScan::of(self, now, true);
         let gives_way = |best| self.gives_way(best, scan.conflicting.iter().copied());
@@ -484,7 +483,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        agents::reset::NearLimit,
         event::{AttemptResult, Begun, Blocker, Event, RequestEvent, RunEvent, StopRequest},
         graph::task::{Priority, Task},
         verdict::{CheckResult, Outcome, Verdict},
@@ -951,18 +949,5 @@ mod tests {
         assert_eq!(decided(&[active(0, false), active(1, false)]), third);
         let all = [active(0, false), active(1, false), active(2, false)];
         assert!(matches!(decided(&all), Decision::Wait(_)));
-        // Near the limit of its provider, until it resets.
-        let mut near = History::default();
-        let limit = NearLimit { window: None, resets_at: at(9), used: None };
-        near.near_limits.insert("a".to_owned(), limit);
-        let decided = |agent, now| {
-            let active = [Active { agent: Some(agent), ..active(0, true) }];
-            View { graph: &graph, keys: &keys, history: &near, policy: &policy, active: &active }
-                .decide(at(now))
-        };
-        assert!(
-            matches!(decided("a", 0), Decision::Wait(Wait { until: Some(until), .. }) if until == at(9))
-        );
-        assert_eq!([decided("b", 0), decided("a", 9)], [second.clone(), second]);
     }
 }

@@ -285,7 +285,7 @@ impl NotifierCommand<'_> {
             stderr: output.clone(),
         };
         let guardians = GuardianProgram::new(&lock).map_err(|error| error.to_string())?;
-        let spec = GuardianSpec::new(spec, input.clone(), true);
+        let spec = GuardianSpec::new(spec, input.clone());
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
         let Ok(outcome) = process::run_guarded(&guardians, &spec, (LIMIT, GRACE), turn);
         let last = agent_output::last_line(&output);

@@ -18,7 +18,6 @@ use super::{
     context::RunContext,
     core::RunCore,
     hooks::{DueHook, HookOutcome},
-    processes::UsageSoFar,
     reviewer,
 };
 use crate::{
@@ -29,8 +28,7 @@ use crate::{
         signal,
     },
     core::{
-        agents::reset::LimitNotice,
-        event::{AttemptEvent, Begun, RunEvent, SCHEMA, ScheduleEvent, StopReason},
+        event::{Begun, RunEvent, SCHEMA, ScheduleEvent, StopReason},
         executor::shell_word,
         exit::{Exit, Failure},
         history::RunHistory,
@@ -139,28 +137,15 @@ pub(super) fn awaits_graph(runner: &mut Runner) -> Result<bool> {
     }
 }
 
-/// Notes once that a usage limit of an agent is nearly reached, or no longer is, and ends an agent at work that has reached
-/// the cost limit of its task.
-pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, usage: UsageSoFar) -> Result<()> {
-    let (limit, cost) = usage;
+/// Ends an agent at work whose cost so far has reached the limit of its task.
+pub(super) fn follow_cost(runner: &mut Runner, id: &AttemptId, cost: Option<f64>) -> Result<()> {
     let history = runner.core.journal.history();
     let left = attempts::task_cost_left(history, runner.core.graph.file.graph(), &id.task_id);
     if left.zip(cost).is_some_and(|(left, cost)| cost >= left) {
         let why = "`max_cost` of its task is reached".to_owned();
         runner.handle(Input::EndAgent(id.clone(), why))?;
     }
-    let (Some(limit), Some(record)) = (limit, runner.attempts.get(id)) else { return Ok(()) };
-    let Some(agent) = record.call.as_ref().map(|call| call.name.clone()) else { return Ok(()) };
-    let known = runner.core.journal.history().near_limits.get(&agent);
-    let attempt = id.attempt;
-    let event = match (limit, known) {
-        (LimitNotice::Near(limit), Some(known)) if known.is_same(&limit) => return Ok(()),
-        (LimitNotice::Near(limit), _) if limit.resets_at <= Utc::now() => return Ok(()),
-        (LimitNotice::Near(limit), _) => AttemptEvent::LimitNear { attempt, agent, limit },
-        (LimitNotice::Far, Some(_)) => AttemptEvent::LimitEased { attempt, agent },
-        (LimitNotice::Far, None) => return Ok(()),
-    };
-    runner.core.emit(Some((&id.task_id, record.iteration)), event).map(drop)
+    Ok(())
 }
 
 impl Runner {

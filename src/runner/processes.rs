@@ -25,7 +25,7 @@ use crate::{
         terminal,
     },
     core::{
-        agents::{agent_command::AgentCommand, reset::LimitNotice, transcript::Format},
+        agents::{agent_command::AgentCommand, transcript::Format},
         commit_id::CommitId,
         executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
@@ -57,8 +57,6 @@ pub(super) struct ProcessHandle {
     pub(super) has_terminal: bool,
     /// The last reported activity.
     pub(super) doing: Option<String>,
-    /// What its provider said last of its usage limit.
-    pub(super) limit: Option<LimitNotice>,
     /// The last reported final result; `None` before there is one.
     pub(super) result: Option<bool>,
     /// The log of a command other than the agent, relative to the repository.
@@ -91,7 +89,6 @@ impl ProcessHandle {
             output: Follow::new(stdout, format),
             has_terminal: false,
             doing: None,
-            limit: None,
             result: None,
             log: None,
             verifies: None,
@@ -166,11 +163,9 @@ pub(super) struct Progress {
     pub(super) is_result_new: bool,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
-    pub(super) usage: UsageSoFar,
+    /// The cost of its agent so far, while that is at work.
+    pub(super) cost: Option<f64>,
 }
-
-/// The usage limit of an agent that is nearly reached, and its cost so far while it is at work.
-pub(super) type UsageSoFar = (Option<LimitNotice>, Option<f64>);
 
 /// The running processes.
 #[derive(Default)]
@@ -312,9 +307,6 @@ impl Processes {
             handle.process.wake();
             let seen = handle.output.look();
             let cost = seen.filter(|it| !it.is_over).and_then(|it| it.usage.cost_usd);
-            let limit = seen.and_then(|it| it.limit);
-            let is_limit_new = std::mem::replace(&mut handle.limit, limit) != limit;
-            let usage = (limit.filter(|_| is_limit_new), cost);
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.has_terminal {
@@ -326,7 +318,7 @@ impl Processes {
                 handle.doing.clone_from(&doing);
             }
             let (id, doing) = (id.clone(), doing.filter(|_| is_news));
-            Progress { id, result, is_result_new, doing, usage }
+            Progress { id, result, is_result_new, doing, cost }
         };
         self.running.iter_mut().map(look).collect()
     }

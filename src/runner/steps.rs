@@ -272,7 +272,7 @@ impl Runner {
                     reporter.doing(&progress.id.task_id, doing);
                 }
             }
-            attend::follow_usage(self, &progress.id, progress.usage)?;
+            attend::follow_cost(self, &progress.id, progress.cost)?;
             self.follow_report(&progress.id)?;
             if progress.is_result_new {
                 self.handle(Input::FinalResult(progress.id, progress.result))?;

@@ -217,11 +217,7 @@ impl RunView {
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
             spend: SpendView::of(&history.own_spend()),
-            limits: LimitsView::of(
-                history,
-                facts.name.is_none().then_some(facts.max_attempts),
-                now,
-            ),
+            limits: LimitsView::of(history, facts.name.is_none().then_some(facts.max_attempts)),
             branch: begun.branch.clone(),
             onto: begun.flags.get("onto").and_then(|it| Some(it.as_str()?.to_owned())),
             agent: begun.agent.clone(),

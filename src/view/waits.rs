@@ -10,7 +10,7 @@ use super::words::{counted, ids, moment, named};
 use crate::{
     adapters::terminal::visible,
     core::{
-        agents::{provider_error::ProviderError, reset::NearLimit},
+        agents::provider_error::ProviderError,
         event::{AgentChange, Batch, Held, ReviewWait, WaitingWork},
         executor::shell_word,
         graph::task::{Status, TaskId},
@@ -34,23 +34,18 @@ pub struct LimitsView {
     pub unused: u32,
     /// Attempts per task; none for a plain loop.
     pub max_attempts: Option<u32>,
-    /// The usage limits of providers that are nearly reached, in words.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub near_limits: Vec<String>,
 }
 
 impl LimitsView {
-    /// The limits of the newest run at this time.
-    pub fn of(history: &History, max_attempts: Option<u32>, now: DateTime<Utc>) -> LimitsView {
-        let (run, near) = (&history.run, history.near_limits.iter());
-        let near = near.filter(|(_, limit)| limit.resets_at > now);
+    /// The limits of the newest run.
+    pub fn of(history: &History, max_attempts: Option<u32>) -> LimitsView {
+        let run = &history.run;
         LimitsView {
             timeout_seconds: run.begun.timeout_seconds,
             idle_seconds: run.begun.idle_seconds,
             max_iterations: run.shown_limit(),
             unused: run.iterations - run.used(),
             max_attempts,
-            near_limits: near.map(|(agent, limit)| near_limit(agent, limit, now)).collect(),
         }
     }
 
@@ -60,17 +55,6 @@ impl LimitsView {
             [attempts, self.max_iterations].map(|it| it.saturating_sub(self.unused));
         format!("{used} of {limit} attempts used")
     }
-
-    /// The usage limits that are nearly reached, for the end of a sentence.
-    pub fn near(&self) -> String {
-        self.near_limits.iter().fold(String::new(), |all, near| all + "; " + near)
-    }
-}
-
-/// A usage limit that is nearly reached, and what follows.
-pub fn near_limit(agent: &str, limit: &NearLimit, now: DateTime<Utc>) -> String {
-    let until = moment(limit.resets_at, now);
-    format!("{agent}: {limit}; until {until} half as many attempts run at the same time")
 }
 
 /// A required review that waits for a provider, and until when.

@@ -187,7 +187,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("noted", "a", r#""attempt":1,"note":"see x""#),
     ("noted", "a", r#""attempt":1,"note":"see y","for_all":true,"tag":"tests""#),
     ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
-    ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
     (
         "verified",
         "a",
@@ -238,12 +237,6 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"leave""#,
     ),
     ("terminating", "a", r#""attempt":1,"why":"idle for 15m""#),
-    ("limit_eased", "a", r#""attempt":1,"agent":"claude""#),
-    (
-        "limit_near",
-        "a",
-        r#""attempt":1,"agent":"claude","window":"five_hour","resets_at":"2026-11-20T23:00:00Z","used":0.93"#,
-    ),
     ("completed", "a", ended!("complete")),
     ("failed", "a", ended!("failed")),
     ("interrupted", "a", ended!("cancelled")),

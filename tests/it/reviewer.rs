@@ -1,6 +1,5 @@
 //! The review of work by another agent, before it lands.
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{SETTINGS, TestProject, agent, until};

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ralph::core::{
     agents::{
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
-        reset::{LimitNotice, LimitWindow},
+        reset::LimitWindow,
         transcript::{AgentTranscript, AgentWait, Format, NEXT_PROCESS, Tokens, TranscriptReader},
     },
     verdict::Outcome,
@@ -137,21 +137,6 @@ fn qwen_speaks_as_claude_and_counts_cached_tokens_twice() {
         "error": {"message": "[API Error: 401 Incorrect API key provided.]"}});
     let told = lines(Format::ClaudeJson, &[failed]);
     assert_eq!(judge(Format::ClaudeJson, &told, 1, ""), Some(ProviderErrorKind::Authentication));
-}
-
-#[test]
-fn a_limit_that_is_near_is_told_and_is_no_error() {
-    // As recorded.
-    let event = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"allowed_warning","resetsAt":1795211941,"rateLimitType":"five_hour","utilization":0.93,"isUsingOverage":false,"surpassedThreshold":0.9,"unifiedWindows":{"five_hour":{"utilization":0.93,"resetsAt":1795211941,"status":"allowed_warning","surpassedThreshold":0.9}}},"uuid":"6cf737ac-1a77-4fea-b00a-827213506a14","session_id":"5d94f7a5-959e-4d1a-9459-c5cd25ce283d"}"#;
-    let limit = |event: &str| read(Format::ClaudeJson, &[event.as_bytes()]).limit;
-    let Some(LimitNotice::Near(near)) = limit(event) else { panic!("it is near") };
-    assert_eq!(limit(&event.replace("allowed_warning", "allowed")), Some(LimitNotice::Far));
-    assert_eq!((near.window, near.used), (FIVE_HOUR, Some(0.93)));
-    assert_eq!(near.resets_at.timestamp(), 1_795_211_941);
-    assert_eq!(near.to_string(), "93% of the 5-hour limit is used");
-    for other in ["claude-success.jsonl", "claude-usage-limit-event.jsonl", "codex-success.jsonl"] {
-        assert!(!matches!(told(other).limit, Some(LimitNotice::Near(_))), "{other}");
-    }
 }
 
 fn judge(

@@ -2,7 +2,7 @@
 //!
 //! Agents print the local time of a named zone, which may differ from the zone of the machine.
 
-use std::{fmt, sync::LazyLock, time::Duration};
+use std::{sync::LazyLock, time::Duration};
 
 use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
@@ -60,45 +60,6 @@ impl LimitWindow {
             Some(LimitWindow::Monthly) => "monthly limit",
             None => "usage limit",
         }
-    }
-}
-
-/// A usage limit that the provider of an agent says is nearly reached; it goes on meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NearLimit {
-    /// Its period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<LimitWindow>,
-    /// When it resets.
-    pub resets_at: DateTime<Utc>,
-    /// The part of it that is used, from 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<f64>,
-}
-
-/// What a provider says of the usage limit of an agent at work.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LimitNotice {
-    /// It is nearly reached.
-    Near(NearLimit),
-    /// It is not.
-    Far,
-}
-
-impl NearLimit {
-    /// Whether it is the same limit, however much of it is used.
-    pub fn is_same(&self, other: &NearLimit) -> bool {
-        (self.window, self.resets_at) == (other.window, other.resets_at)
-    }
-}
-
-impl fmt::Display for NearLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.used {
-            Some(used) => write!(f, "{:.0}% of the ", used * 100.0)?,
-            None => f.write_str("most of the ")?,
-        }
-        write!(f, "{} is used", LimitWindow::limit(self.window))
     }
 }
 

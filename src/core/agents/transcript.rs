@@ -27,7 +27,7 @@ pub use pieces::{OutputPiece, TimedPiece};
 pub use tools::{FileEdit, TodoItem, ToolInput, ToolResult, ToolUse};
 pub use wait::AgentWait;
 
-use crate::agents::reset::{LimitNotice, LimitWindow, NearLimit};
+use crate::agents::reset::LimitWindow;
 
 /// The limit on the size of a message or a result, in bytes. Of plain text, so much of the end is kept.
 pub const MESSAGE: usize = 64 << 10;
@@ -188,8 +188,6 @@ pub struct AgentTranscript {
     pub wait: Option<AgentWait>,
     /// The number of times that it has said so.
     pub waits: u64,
-    /// What it said last of its usage limit.
-    pub limit: Option<LimitNotice>,
     /// The number of tools that run, of those whose end the agent prints.
     tools_running: usize,
     /// The number of running background tasks. The agent waits for them after its result.

@@ -6,7 +6,6 @@ use super::side_agent::{ReviewEnd, ReviewWait};
 use crate::{
     agents::{
         provider_error::ProviderError,
-        reset::NearLimit,
         transcript::{Format, Usage},
     },
     commit_id::CommitId,
@@ -86,24 +85,6 @@ pub enum AttemptEvent {
         attempt: u32,
         /// The reason.
         why: String,
-    },
-    /// The provider says that a usage limit of the agent is nearly reached. While that agent works, half
-    /// as many attempts run at the same time until it resets.
-    LimitNear {
-        /// The attempt.
-        attempt: u32,
-        /// The name of the agent.
-        agent: String,
-        /// The limit.
-        #[serde(flatten)]
-        limit: NearLimit,
-    },
-    /// The provider no longer says that.
-    LimitEased {
-        /// The attempt.
-        attempt: u32,
-        /// The name of the agent.
-        agent: String,
     },
     /// The final result of an attempt promised that all work is complete.
     Promised {

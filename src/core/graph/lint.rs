@@ -20,6 +20,7 @@ use super::{
 use crate::{
     diagnostic::{Diagnostic, nearest, visible},
     finding::{Finding, FindingKind},
+    task_paths::named_paths,
 };
 
 /// What the rules know of the repository and its settings.

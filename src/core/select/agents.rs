@@ -23,16 +23,6 @@ pub enum Turn<'a> {
     Never,
 }
 
-/// The number of attempts that may work at the same time: half of the jobs, and at least one, while an
-/// agent works whose provider says that its usage limit is nearly reached; and until when, if so.
-pub(super) fn jobs(view: &View<'_>, now: DateTime<Utc>) -> (usize, Option<DateTime<Utc>>) {
-    let resets_at = |agent| Some(view.history.near_limits.get(agent)?.resets_at);
-    let agents = view.active.iter().filter_map(|active| active.agent);
-    let next = agents.filter_map(resets_at).filter(|at| *at > now).min();
-    let jobs = view.policy.jobs;
-    (if next.is_some() { (jobs / 2).max(1) } else { jobs }, next)
-}
-
 impl<'a> View<'a> {
     /// Returns the agents of a task, in the order in which they are tried by its next attempt.
     pub fn agents(&self, number: usize) -> Vec<&'a AgentCommand> {

@@ -17,7 +17,7 @@ use crate::{
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
-    view::waits::{changed_agent, if_already_there, near_limit, review_wait},
+    view::waits::{changed_agent, if_already_there, review_wait},
 };
 
 /// The number of commits of one task in the summary.
@@ -72,12 +72,6 @@ impl EventText for AttemptEvent {
                 faint(format!("{id} continues in the same conversation: {lack}"))
             }
             AttemptEvent::Terminating { why, .. } => warn(format!("ending {id}: {why}")),
-            AttemptEvent::LimitNear { agent, limit, .. } => {
-                warn(near_limit(agent, limit, at.record.timestamp))
-            }
-            AttemptEvent::LimitEased { agent, .. } => faint(format!(
-                "{agent}: its usage limit is no longer near; as many attempts run as before"
-            )),
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
                 "{}the agent promised that all is done, but tasks remain; the run continues",
                 line_prefix(id, at.view)

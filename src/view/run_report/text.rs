@@ -345,7 +345,7 @@ fn limits(run: &RunView) -> String {
         per_task.unwrap_or_default(),
         limit(run.limits.timeout_seconds),
         limit(run.limits.idle_seconds),
-        run.agent.join(" ") + &run.limits.near()
+        run.agent.join(" ")
     )
 }
 

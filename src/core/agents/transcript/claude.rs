@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    AgentTranscript, AgentWait, FinalResult, LimitNotice, LimitWindow, MESSAGE, NearLimit, PHRASE,
-    Tokens, code, count, cut, dollars, http_status,
+    AgentTranscript, AgentWait, FinalResult, LimitWindow, MESSAGE, PHRASE, Tokens, code, count,
+    cut, dollars, http_status,
 };
 
 /// Claude Code's `stream-json`, and its `json`, which consists of the last event of the former.
@@ -75,13 +75,6 @@ impl ClaudeState {
                 let is_hit = limit["status"] == "rejected";
                 self.rejected_until = instant(&limit["resetsAt"]).filter(|_| is_hit);
                 self.rejected_window = window(limit).filter(|_| is_hit);
-                let resets_at = instant(&limit["resetsAt"]);
-                let resets_at = resets_at.filter(|_| limit["status"] == "allowed_warning");
-                let used = limit["utilization"].as_f64().filter(|used| (0.0..=1.0).contains(used));
-                let near = |resets_at| NearLimit { window: window(limit), resets_at, used };
-                let near = resets_at.map(near).map(LimitNotice::Near);
-                let is_far = limit["status"] == "allowed";
-                transcript.limit = near.or_else(|| is_far.then_some(LimitNotice::Far));
                 if let Some(at) = self.rejected_until {
                     transcript.set_wait(AgentWait::Until(at));
                 }

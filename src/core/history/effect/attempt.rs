@@ -33,10 +33,6 @@ impl Effect for AttemptEvent {
                     }
                 });
             }
-            AttemptEvent::LimitNear { agent, limit, .. } => {
-                history.near_limits.insert(agent.clone(), *limit);
-            }
-            AttemptEvent::LimitEased { agent, .. } => drop(history.near_limits.remove(agent)),
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
             AttemptEvent::Recovered { .. }
             | AttemptEvent::DoneRemoved { .. }
