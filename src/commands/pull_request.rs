@@ -55,8 +55,7 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     }
     let run_id = report.run.run_id.clone().unwrap_or_default();
     let is_of_run = options.run.is_some() || start.is_none();
-    let landed = landings(&editor, |entry| !is_of_run || entry.run_id == run_id)?;
-    let mut items: Vec<ReviewItem> = landed.into_iter().map(|landing| landing.item).collect();
+    let mut items = landings(&editor, |entry| !is_of_run || entry.run_id == run_id)?;
     if let Some(start) = &start {
         items.retain(|item| !repo.is_ancestor(&item.last, start).unwrap_or(false));
     }

@@ -21,7 +21,6 @@ use crate::{
         graph::task::Status,
         history::attempt_log::{AttemptEntry, LogDetail},
         risk::WorkFacts,
-        verdict::CheckResult,
     },
     project::{landed_work::LandedChange, workspace::find},
     view::review::ReviewView,
@@ -76,25 +75,18 @@ pub(super) fn read(invocation: &Invocation) -> Result<ReviewView> {
     Ok(ReviewView::of(to_review(&editor)?))
 }
 
-/// The landed work of a task.
-pub(super) struct Landing {
-    pub(super) item: ReviewItem,
-    /// The verify commands of the attempt.
-    pub(super) verify: Vec<CheckResult>,
-}
-
 /// The landed work of complete tasks that nobody has reviewed, in no order.
 fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
     let history = editor.store.history();
     let is_new = |entry: &AttemptEntry| history.of(&entry.task_id).reviewed < entry.attempt;
-    Ok(landings(editor, is_new)?.into_iter().map(|it| it.item).collect())
+    landings(editor, is_new)
 }
 
 /// The landed work of complete tasks whose newest attempt is of this kind, in no order.
 pub(super) fn landings(
     editor: &TaskEditor,
     is_wanted: impl Fn(&AttemptEntry) -> bool,
-) -> Result<Vec<Landing>> {
+) -> Result<Vec<ReviewItem>> {
     let workspace = &editor.workspace;
     let log = workspace.attempt_log(LogDetail::Results)?;
     let (graph, tip) = (workspace.graph()?, diff::tip(workspace)?);
@@ -126,10 +118,7 @@ pub(super) fn landings(
             added_by: task.added_by.as_deref(),
         };
         let about = (task.title_line(), editor.store.history().of(id));
-        found.extend(
-            ReviewItem::of(entry, about, change.ends(), &facts)
-                .map(|item| Landing { item, verify: ended.evidence.verify.clone() }),
-        );
+        found.extend(ReviewItem::of(entry, about, change.ends(), &facts));
     }
     Ok(found)
 }
