@@ -105,8 +105,7 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
     match init::run(at, options)? {
         init::SetupEnd::Done(exit) => Ok(exit),
         init::SetupEnd::Draft(plan) => {
-            let spec = Some(plan.display().to_string());
-            draft::run(at, DraftArgs { spec, ..DraftArgs::default() })
+            draft::run(at, DraftArgs { spec: plan.display().to_string(), ..DraftArgs::default() })
         }
     }
 }

@@ -1,8 +1,7 @@
-//! `ralph draft`: has an agent write tasks, checks them, and adds them if a person wants them.
+//! `ralph draft`: has an agent write tasks into a copy of the graph, checks it, and takes it over if
+//! a person accepts it.
 
 mod agent;
-mod prompt;
-mod target;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,73 +11,69 @@ use std::{
     },
 };
 
-use anyhow::{Context, Result};
-use chrono::{DateTime, Utc};
+use anyhow::{Context, Result, bail};
+use chrono::Utc;
+use serde_json::json;
 
-use self::{
-    agent::{DraftSlot, EndedCall},
-    prompt::{DraftSpec, LastDraft},
-    target::{CheckedDraft, DraftTarget},
-};
+use self::agent::DraftSlot;
 use super::{
-    Invocation, end_with_git, graph,
-    init::Wizard,
+    Invocation, check, end_with_git,
+    init::{self, Wizard},
     inside::SurroundingAttempt,
-    run::{given_agent, limits},
-    task_editor::read_text,
+    run::given_agent,
+    task_editor::{read_text, shown, usage},
 };
 use crate::{
-    adapters::{
-        signal,
-        terminal::{self, Paint},
-    },
-    cli::{DraftArgs, LimitArgs},
+    adapters::{excerpt, signal, terminal},
+    cli::DraftArgs,
     core::{
         agents::agent_command::AgentCommand,
-        duration,
         event::GraphEvent,
-        executor::shell_word,
-        exit::{self, Exit, Failure, fail},
-        graph::drafted::DraftAim,
-        spend::{Reached, Spend},
+        exit::{Exit, Failure, fail},
+        graph::{lint::diagnostics, load},
+        setup,
     },
     project::{
-        event_store::{EventStore, new_run_id},
+        attempt,
+        event_store::new_run_id,
         fatal,
-        workspace::{Workspace, typed},
+        graph_change::{change_text, create_file, record},
+        graph_file::GraphFile,
+        import,
+        workspace::Workspace,
     },
-    runner,
+    regular_file, runner,
     view::lines::counted,
 };
 
-/// The most calls of the agent for one draft.
-const CALLS: u32 = 3;
+/// The most calls of the agent: one, and one with the findings of the first.
+const CALLS: u32 = 2;
+/// The longest text, in bytes.
+const LONGEST: u64 = 16 << 20;
+/// The graph that a draft starts from if there is none.
+const EMPTY: &str = "version: 1\ntasks: []\n";
+/// The most lines that name files of the repository.
+const FILES: usize = 300;
 
 /// Drafts tasks.
 ///
 /// # Errors
 /// An invalid command line; no agent; no valid draft; a limit; a signal. The graph is unchanged then.
 pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
-    let mut workspace = invocation.workspace()?;
+    let workspace = invocation.workspace()?;
     if let Some(around) = SurroundingAttempt::of(&workspace) {
         return Err(around.refuse("draft"));
     }
-    let (timeout, max_cost) = (options.timeout, options.max_cost);
-    let given = LimitArgs { timeout, max_cost, ..LimitArgs::default() };
-    workspace.set_flags(limits(None, None, &given))?;
-    let target = DraftTarget::open(&workspace, options.extend, options.split.as_deref())?;
-    if let Some(path) = &options.keep {
-        let text = read_text(invocation, path, prompt::LONGEST)?;
-        return target::keep(invocation, &workspace, &target, &text);
-    }
-    let spec = prompt::read(invocation, options.spec.as_deref())?;
+    let spec = spec(invocation, &options.spec)?;
     let given = given_agent(invocation, options.agent)?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
     for agent in &agents {
         let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
         runner::check_agent(agent, &workspace, hint)?;
     }
-    target.try_layout()?;
+    let file = import::graph(&workspace)?;
+    let is_example = file.as_ref().is_some_and(|file| setup::is_example(file.text()));
+    let base = file.as_ref().filter(|_| !is_example).map_or(EMPTY, GraphFile::text).to_owned();
     // The run of a call handles signals itself; before it, there is only a slot to be made.
     let is_preparing = Arc::new(AtomicBool::new(true));
     let heard = Arc::clone(&is_preparing);
@@ -87,242 +82,182 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             end_with_git(number);
         }
     })?;
-    let made = make(&workspace, &target, &spec, &agents, &is_preparing)?;
-    show(&workspace, &made)?;
-    let MadeDraft { draft, path, .. } = made;
-    let keep_command = target.keep_command(&workspace, &path);
-    let count = draft.ids.len();
+    let draft =
+        Draft { workspace: &workspace, spec: &spec, base: &base }.make(&agents, &is_preparing)?;
+    let nothing = PathBuf::from("/dev/null");
+    let before = file.as_ref().map_or(nothing.as_path(), |_| workspace.graph_path());
+    let path = workspace.root().join(&draft.path);
+    workspace.repo.landings().show_difference(before, &path)?;
+    say(&draft.findings);
     let name = workspace.graph_name();
+    let question = format!("Take this over into {name}?");
     if !options.yes {
-        let question = format!("Keep {} in {name}?", counted(count, "task"));
         let answer = terminal::can_ask().then(|| Wizard::of_listener().is_wanted(&question, true));
         if !matches!(answer, Some(Ok(true))) {
-            if matches!(answer, Some(Err(_))) {
-                terminal::say("");
-            }
-            // Unwrapped, so that it can be copied.
-            terminal::say(&format!("not kept; to keep it:\n  {keep_command}"));
+            let kept = draft.path.display();
+            say(&format!(
+                "not taken over; the draft is `{kept}`, and `cp {kept} {name}` takes it over"
+            ));
             return Ok(match answer {
-                Some(Err(_)) => Exit::Signal(INTERRUPT),
+                Some(Err(_)) => Exit::Signal(agent::INTERRUPT),
                 _ => Exit::Waiting,
             });
         }
     }
-    target::keep(invocation, &workspace, &target, &draft.answer).inspect_err(|_| {
-        terminal::say(&format!("the draft was not kept; to try again:\n  {keep_command}"));
-    })
+    take_over(&workspace, file, &draft.text)?;
+    say(&format!("{name}: {} added", counted(draft.tasks, "task")));
+    Ok(Exit::Success)
 }
 
-/// A draft that is valid.
+/// Reads the text that tasks are drafted from: a file, standard input, or the text itself.
+fn spec(invocation: &Invocation, given: &str) -> Result<String> {
+    let path = Path::new(given);
+    let is_word = !given.trim().is_empty() && !given.contains(char::is_whitespace);
+    // A text that is too long for a path is no path.
+    let text =
+        if given == "-" || invocation.file(path)?.symlink_metadata().is_ok_and(|at| at.is_file()) {
+            read_text(invocation, path, LONGEST)?
+        } else if is_word && (given.contains('/') || path.extension().is_some()) {
+            return usage(format!("there is no file `{}`", shown(path)));
+        } else {
+            given.to_owned()
+        };
+    if text.trim().is_empty() {
+        return usage("there is no text to draft tasks from");
+    }
+    Ok(text)
+}
+
+/// Writes a valid draft as the graph, if that has not changed meanwhile.
+fn take_over(workspace: &Workspace, file: Option<GraphFile>, text: &str) -> Result<()> {
+    let found = match file {
+        None => create_file(workspace, text)?,
+        Some(mut file) => {
+            let before = file.text().to_owned();
+            change_text(workspace, &mut file, |file| {
+                if file.text() != before {
+                    bail!("the graph changed while the agent worked; nothing was taken over");
+                }
+                Ok(Some(text.to_owned()))
+            })?
+        }
+    };
+    record(&mut workspace.event_store()?, &found)
+}
+
+/// A graph that an agent is to extend.
+struct Draft<'a> {
+    workspace: &'a Workspace,
+    /// What is wanted.
+    spec: &'a str,
+    /// The text of the graph before.
+    base: &'a str,
+}
+
+/// A valid draft.
 struct MadeDraft {
-    draft: CheckedDraft,
+    text: String,
     /// Its file, relative to the repository.
     path: PathBuf,
-    spend: Spend,
+    /// The number of new tasks.
+    tasks: usize,
+    /// What `check --strict` finds in them, drawn.
+    findings: String,
 }
 
-/// Has the agents write the draft, in a slot that is gone on return.
-fn make(
-    workspace: &Workspace,
-    target: &DraftTarget,
-    spec: &DraftSpec,
-    agents: &[AgentCommand],
-    is_preparing: &AtomicBool,
-) -> Result<MadeDraft> {
-    let Some(_lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
-        return fail(Exit::Running, "another `ralph draft` is running in this repository");
-    };
-    workspace.ignore_own_files()?;
-    let store = workspace.event_store()?;
-    let log = format!("logs/draft/{}", new_run_id(Utc::now()));
-    let slot = DraftSlot::prepare(workspace)?;
-    is_preparing.store(false, Ordering::SeqCst);
-    let (spend, began) = (Spend::default(), Utc::now());
-    let mut rounds =
-        DraftRounds { workspace, slot: &slot, agents, target, spec, store, log, spend, began };
-    let (draft, path) = rounds.all()?;
-    Ok(MadeDraft { draft, path, spend: rounds.spend })
-}
-
-/// SIGINT, for a terminal that gives no other reason.
-const INTERRUPT: i32 = 2;
-
-/// The error for a draft that a signal ended.
-fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
-    let log = log.map_or_else(String::new, |log| format!("; what the agent wrote is in {log}"));
-    let message = format!("{}: the graph is unchanged{log}", signal::name(number));
-    Failure::drawn(Exit::Signal(number), message).into()
-}
-
-/// Whether a signal ended a draft.
-fn is_signal(error: &anyhow::Error) -> bool {
-    matches!(exit::of_error(error), Exit::Signal(_))
-}
-
-/// A draft, or what is wrong with it, and its file, relative to the repository.
-type ReceivedDraft = (Result<CheckedDraft, LastDraft>, PathBuf);
-
-/// A draft in the making.
-struct DraftRounds<'a> {
-    workspace: &'a Workspace,
-    slot: &'a DraftSlot,
-    /// The agents, each of which is called where the provider of those before it refuses.
-    agents: &'a [AgentCommand],
-    target: &'a DraftTarget,
-    spec: &'a DraftSpec,
-    store: EventStore,
-    /// The folder of prompts, outputs and drafts, relative to the repository.
-    log: String,
-    spend: Spend,
-    began: DateTime<Utc>,
-}
-
-impl DraftRounds<'_> {
-    /// Calls the agent until its draft is good. Returns the draft and its file, relative to the
-    /// repository.
-    fn all(&mut self) -> Result<(CheckedDraft, PathBuf)> {
-        let mut good: Option<(CheckedDraft, PathBuf)> = None;
-        let mut last: Option<LastDraft> = None;
+impl Draft<'_> {
+    /// Has the agents write the draft, in a slot that is gone on return.
+    fn make(&self, agents: &[AgentCommand], is_preparing: &AtomicBool) -> Result<MadeDraft> {
+        let workspace = self.workspace;
+        let Some(_lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
+            return fail(Exit::Running, "another `ralph draft` is running in this repository");
+        };
+        workspace.ignore_own_files()?;
+        let mut store = workspace.event_store()?;
+        let logs = format!("logs/draft/{}", new_run_id(Utc::now()));
+        let slot = DraftSlot::prepare(workspace)?;
+        is_preparing.store(false, Ordering::SeqCst);
+        let (mut last, mut text) = (String::new(), self.base.to_owned());
+        let mut good = None;
         for number in 1..=CALLS {
-            if let Some(reached) = self.limit_reached() {
-                match good {
-                    Some(good) => return Ok(good),
-                    None => return Err(self.out_of_budget(&reached)),
-                }
+            slot.begin(&text, self.spec)?;
+            say(&format!("call {number} of at most {CALLS}"));
+            let log = format!("{logs}/{number}");
+            let mut ended = slot.call(workspace, agents, &self.prompt(&slot, &last)?, &log)?;
+            text = slot.graph().unwrap_or_default();
+            let path = Path::new(&log).join("task-graph.yaml");
+            regular_file::write(&workspace.root().join(&path), text.as_bytes())
+                .with_context(|| format!("write `{}`", path.display()))?;
+            let checked = self.check(&text);
+            ended.record.tasks = checked.as_ref().ok().map(|(tasks, _)| *tasks);
+            store.emit(None, None, GraphEvent::Drafted(ended.record))?;
+            match (ended.fault, good.is_some()) {
+                (Some(fault), false) => return Err(fault),
+                (Some(_), true) => break,
+                (None, _) => {}
             }
-            let (draft, path) = match self.round(number, last.as_ref()) {
-                Ok(found) => found,
-                // A draft that is only to be improved is not lost.
-                Err(error) if good.is_some() && !is_signal(&error) => {
-                    say(&format!("the draft was not improved: {error:#}"));
-                    break;
+            match checked {
+                Ok((tasks, findings)) => {
+                    last.clone_from(&findings);
+                    good = Some(MadeDraft { text: text.clone(), path, tasks, findings });
                 }
-                Err(error) => return Err(error),
-            };
-            match draft {
-                Ok(found) => {
-                    let is_better = good
-                        .as_ref()
-                        .is_none_or(|(before, _)| found.findings.len() < before.findings.len());
-                    let was_improved = good.is_some();
-                    let report = found.remarks(false);
-                    let text = found.answer.clone();
-                    if is_better {
-                        good = Some((found, path));
-                    }
-                    if report.is_empty() || was_improved {
-                        break;
-                    }
-                    say_why(number, &report);
-                    last = Some(LastDraft { text, report });
-                }
-                Err(bad) => {
-                    if good.is_some() {
-                        break;
-                    }
-                    say_why(number, &bad.report);
-                    last = Some(bad);
-                }
+                Err(faults) => last = faults,
+            }
+            if last.is_empty() {
+                break;
+            }
+            if number < CALLS {
+                say(&format!("the draft goes back to the agent: {}", fatal::first_line(&last)));
             }
         }
         good.ok_or_else(|| {
-            let report = last.map(|last| last.report).unwrap_or_default();
-            terminal::say(report.trim_end());
-            let message = format!(
-                "draft {CALLS} of {CALLS} is still not a valid graph; the graph is unchanged; the \
-                 drafts are in {}",
-                self.log
-            );
+            say(&last);
+            let message = format!("the agent wrote no valid draft; the graph is unchanged, and the drafts are in {logs}");
             Failure::new(Exit::Invalid, message).into()
         })
     }
 
-    /// Has an agent write a draft, and checks it.
-    fn round(&mut self, number: u32, last: Option<&LastDraft>) -> Result<ReceivedDraft> {
-        let (workspace, slot) = (self.workspace, self.slot);
-        let prompt = prompt::render(workspace, self.target, self.spec, slot, last)?;
-        let whole = self.spec.is_cut().then_some(self.spec.text.as_str());
-        let text = last.map(|last| last.text.as_str());
-        slot.begin(whole, text)?;
-        let timeout = duration::short(workspace.config.timeout);
-        say(&format!("call {number} of at most {CALLS}, for up to {timeout}"));
-        let place = (self.spend.attempts, self.log.as_str());
-        let EndedCall { mut records, answer, fault } =
-            slot.call(workspace, self.agents, &prompt, place, text)?;
-        let log = records.last().map_or("", |record| record.log.as_str());
-        let path = Path::new(log).join("draft.yaml");
-        if let Some(answer) = &answer {
-            crate::regular_file::write(&workspace.root().join(&path), answer.as_bytes())
-                .with_context(|| format!("write `{}`", path.display()))?;
+    /// Returns the number of new tasks and the findings about them, drawn.
+    ///
+    /// # Errors
+    /// Why it is no valid draft, drawn.
+    fn check(&self, text: &str) -> Result<(usize, String), String> {
+        let name = self.workspace.graph_name();
+        if text == self.base {
+            return Err(format!("`{name}` is unchanged: add the tasks"));
         }
-        let checked = answer.as_deref().map(|answer| self.target.check(workspace, answer));
-        let checked = checked.transpose()?;
-        if let Some(record) = records.last_mut() {
-            record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
-        }
-        for record in records {
-            self.spend = self.spend.plus(&record.spend());
-            self.store.emit(None, None, GraphEvent::Drafted(record))?;
-        }
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let draft = match checked {
-            Some(Ok(draft)) => Ok(draft),
-            Some(Err(report)) => Err(LastDraft { text: answer.unwrap_or_default(), report }),
-            None => {
-                let file = slot.answer_file();
-                let report = format!(
-                    "there is no file `{}`, and no fenced block with `tasks:` in the last message",
-                    file.display()
-                );
-                Err(LastDraft { text: String::new(), report })
-            }
+        let (document, loaded) =
+            load::read(text).map_err(|faults| excerpt::render(&name, text, &faults, false))?;
+        let before = load::read(self.base).map(|(_, before)| before.graph);
+        let is_known = |number: usize| {
+            let id = &loaded.graph.task(number).id;
+            before.as_ref().is_ok_and(|before| before.number(id).is_some())
         };
-        Ok((draft, path))
-    }
-
-    /// The limit of the settings that is reached, if one is.
-    fn limit_reached(&self) -> Option<Reached> {
-        let budget = self.workspace.policy().budget;
-        budget.reached(&self.spend, Some(self.began), Utc::now())
-    }
-
-    fn out_of_budget(&self, reached: &Reached) -> anyhow::Error {
-        let drafts = match self.spend.attempts {
-            0 => String::new(),
-            _ => format!("; the drafts are in {}", self.log),
+        let new = (0..loaded.graph.tasks().len()).filter(|number| !is_known(*number)).count();
+        let mut findings = check::remarks(self.workspace, &loaded.graph);
+        findings.retain(|finding| !is_known(finding.task));
+        let found = diagnostics(&document, &findings);
+        let drawn = if found.is_empty() {
+            String::new()
+        } else {
+            excerpt::render(&name, text, &found, false)
         };
-        let message = format!("limit reached: {reached}; the graph is unchanged{drafts}");
-        Failure::new(Exit::Limit, message).into()
+        Ok((new, drawn))
     }
-}
 
-/// Prints the tasks as a tree, what they run and read, the remarks that are left, and the cost.
-fn show(workspace: &Workspace, made: &MadeDraft) -> Result<()> {
-    let MadeDraft { draft, spend, .. } = made;
-    terminal::print(&graph::text(&draft.picture(workspace)?, true))?;
-    let remarks = draft.remarks(Paint::for_stream(&std::io::stderr()).is_on());
-    if !remarks.is_empty() {
-        terminal::say(remarks.trim_end());
-    }
-    draft.effects().iter().for_each(|line| say(line));
-    let took = std::time::Duration::try_from_secs_f64(spend.duration_seconds).unwrap_or_default();
-    say(&format!(
-        "{}, {}; {} in {}, cost {}",
-        counted(draft.ids.len(), "task"),
-        counted(draft.findings.len(), "remark"),
-        counted(spend.attempts as usize, "call"),
-        duration::short(took),
-        spend.cost(),
-    ));
-    Ok(())
-}
-
-/// Says why a draft goes back to the agent. The last report is shown whole.
-fn say_why(call: u32, report: &str) {
-    if call < CALLS {
-        say(&format!("the draft goes back to the agent: {}", fatal::first_line(report)));
+    fn prompt(&self, slot: &DraftSlot, last: &str) -> Result<String> {
+        let verify = match &self.workspace.config.verify.0 {
+            verify if !verify.is_empty() => verify.clone(),
+            _ => init::found(slot.root()).verify(),
+        };
+        let context = json!({
+            "spec": slot.spec_file().display().to_string(),
+            "graph": slot.graph_file().display().to_string(),
+            "files": setup::layout(&slot.files, FILES),
+            "verify": verify,
+            "last": last,
+        });
+        attempt::rendered(self.workspace, "draft.md", &context)
     }
 }
 
@@ -331,18 +266,5 @@ fn say(text: &str) {
     let width = terminal::stderr_width().unwrap_or(usize::MAX);
     for line in text.lines() {
         terminal::say(&terminal::wrap(&terminal::visible(line), width).join("\n"));
-    }
-}
-
-impl DraftTarget {
-    /// The command that keeps a draft in this file.
-    fn keep_command(&self, workspace: &Workspace, path: &Path) -> String {
-        let aim = match &self.aim {
-            DraftAim::New | DraftAim::Before(_) => String::new(),
-            DraftAim::Extend => " --extend".to_owned(),
-            DraftAim::Split(id) => format!(" --split {id}"),
-        };
-        let path = typed(&workspace.root().join(path));
-        format!("{} draft{aim} --keep {}", workspace.typed_command(), shell_word(&path))
     }
 }

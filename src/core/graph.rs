@@ -3,7 +3,6 @@
 //! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
 
-pub mod drafted;
 pub mod edit;
 pub mod filter;
 pub mod lint;

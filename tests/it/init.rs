@@ -608,8 +608,8 @@ fn the_wizard_has_a_plan_drafted() {
         let own = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
         trial.git(&[&own[..], &["commit", "--quiet", "--message", "Plan"]].concat());
         let drafts = trial.dir().join("drafts");
-        let said = "```yaml\\ntasks: [{id: types}]\\n```\\n";
-        trial.script(&drafts, &format!("#!/bin/sh\nprintf '{said}'\n"));
+        let write = "echo 'tasks: [{id: types}]' > \"$RALPH_TASK_DIR/task-graph.yaml\"";
+        trial.script(&drafts, &format!("cat > /dev/null\n{write}"));
         let mut terminal = on_terminal(&trial, 60, "init");
         // The last agent of the list is any command.
         let answers = [
@@ -623,7 +623,7 @@ fn the_wizard_has_a_plan_drafted() {
             ("in all your projects?", "n".to_owned()),
             ("Write ", "y".to_owned()),
             ("write the tasks from PRD.md now?", answer.to_owned()),
-            ("Keep 1 task in task-graph.yaml?", "y".to_owned()),
+            ("Take this over into task-graph.yaml?", "y".to_owned()),
         ];
         for (question, answer) in &answers[..if drafted { 11 } else { 10 }] {
             terminal.exp_string(question).unwrap();

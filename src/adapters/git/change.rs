@@ -1,7 +1,7 @@
 //! Work that landed, as the change from one commit to another: shown to a person, applied elsewhere, and
 //! sent to another repository.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -123,6 +123,16 @@ impl BranchLandings<'_> {
         let alias = format!("alias.ralph-changes=!{}", script.join(" && "));
         let mut git = program::for_person(&self.root);
         git.args(["-c", &alias, "-p", "ralph-changes"]).status().map(drop).context("start `git`")
+    }
+
+    /// Shows how a file differs from another one, with the pager and the colors of `git`.
+    ///
+    /// # Errors
+    /// `git` cannot be started.
+    pub fn show_difference(&self, before: &Path, after: &Path) -> Result<()> {
+        let mut git = program::for_person(&self.root);
+        git.args(["diff", "--no-index", "--"]).arg(before).arg(after);
+        git.status().map(drop).context("start `git`")
     }
 
     /// The names of the remote repositories.

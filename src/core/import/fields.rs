@@ -140,7 +140,7 @@ impl RecordReader {
             }
         }
         for (name, value) in std::mem::take(&mut self.rest) {
-            self.keep(name, value);
+            self.keep(&name, value);
         }
         let key = self.task.key.clone();
         let at_task = |loss: Loss| Loss { at: Some(key.clone()), ..loss };
@@ -234,29 +234,29 @@ impl RecordReader {
     }
 
     /// Keeps a field without a meaning: under its own name if the graph accepts it there.
-    fn keep(&mut self, name: String, value: Value) {
+    fn keep(&mut self, name: &str, value: Value) {
         if is_empty(&value) {
             return;
         }
-        if ["claimed_at", "claimed_by", "source"].contains(&name.as_str()) {
-            return self.lose(&name, "it belongs to the other graph");
+        if ["claimed_at", "claimed_by", "source"].contains(&name) {
+            return self.lose(name, "it belongs to the other graph");
         }
         let is_field = FIELDS.iter().any(|field| field.name == name) && name != "id";
         // A cell of a table is a text.
         let scalar = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let accepted = [Some(value.clone()), scalar].into_iter().flatten();
-        if let Some(value) = accepted.filter(|_| is_field).find(|value| accepts(&name, value))
-            && self.task.get(&name).is_none()
+        if let Some(value) = accepted.filter(|_| is_field).find(|value| accepts(name, value))
+            && self.task.get(name).is_none()
         {
-            return self.task.set(&name, value);
+            return self.task.set(name, value);
         }
-        let free = free_name(&name);
+        let free = free_name(name);
         if self.task.get(&free).is_some() {
-            return self.lose(&name, "there are two fields of this name");
+            return self.lose(name, "there are two fields of this name");
         }
         if free != name {
             let why = format!("kept as `{free}`");
-            self.note(&name, why);
+            self.note(name, why);
         }
         self.task.set(&free, value);
     }
@@ -359,7 +359,7 @@ fn long_text(value: &Value) -> String {
     match value {
         Value::Array(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
         Value::String(text) => tidy(text),
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
     }
 }
 

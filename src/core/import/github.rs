@@ -72,10 +72,9 @@ pub(super) fn issue(value: &Value) -> Result<RecordReader, &'static str> {
     }
     for name in value.as_object().into_iter().flatten().map(|(name, _)| name) {
         let folded = fold(name);
-        if ON_GITHUB.split(' ').any(|known| known == folded) || folded.ends_with("url") {
-            if record.take(name).is_some() {
-                record.lose(name, "only about the page on GitHub; `source` leads there");
-            }
+        let is_page = ON_GITHUB.split(' ').any(|known| known == folded) || folded.ends_with("url");
+        if is_page && record.take(name).is_some() {
+            record.lose(name, "only about the page on GitHub; `source` leads there");
         }
     }
     record.task.key = key;

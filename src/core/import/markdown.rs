@@ -144,10 +144,10 @@ struct Checklist {
 impl Checklist {
     /// Finds the items. `first` is the number of the first line.
     fn new(text: &str, first: usize) -> Checklist {
-        let mut list = Checklist::default();
-        list.is_kiro = text
+        let is_kiro = text
             .lines()
             .any(|line| line.trim() == "# Implementation Plan" || line.contains("_Requirements: "));
+        let mut list = Checklist { is_kiro, ..Checklist::default() };
         let (mut headings, mut is_step) = (Vec::<(usize, String)>::new(), false);
         let (mut is_code, mut is_comment, mut is_inside) = (false, false, false);
         for (number, line) in text.lines().enumerate() {
@@ -290,7 +290,7 @@ impl ListItem {
         }
         if let Some(found) = ID.captures(&title) {
             let key = found.get(1).or_else(|| found.get(2)).map_or("", |key| key.as_str());
-            self.key = key.trim_end_matches('.').to_owned();
+            key.trim_end_matches('.').clone_into(&mut self.key);
             title = found.get(3).map_or("", |title| title.as_str()).to_owned();
         }
         // The labels of spec-kit: `[P]` and `[US1]`.
@@ -313,7 +313,7 @@ impl ListItem {
             self.key = slug(&self.title);
         }
         if self.key.is_empty() {
-            self.key = "task".to_owned();
+            "task".clone_into(&mut self.key);
         }
     }
 }

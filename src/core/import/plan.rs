@@ -309,7 +309,7 @@ impl<'a> SourceNames<'a> {
         lost: &mut Vec<(usize, Loss)>,
     ) -> Vec<TaskLinks> {
         let mut all = vec![TaskLinks::default(); self.tasks.len()];
-        let mut lose = |number: usize, field: &str, key: &str| {
+        let mut report = |number: usize, field: &str, key: &str| {
             let (file, task) = self.tasks[number];
             let why = format!("no task `{}` in the source or the graph", clipped(key));
             lost.push((file, Loss::new(&task.key, field, why)));
@@ -322,14 +322,14 @@ impl<'a> SourceNames<'a> {
                     None if existing.ids.contains(&link.key) => {
                         all[number].elsewhere.push(link.key.clone());
                     }
-                    None => lose(number, "dependency", &link.key),
+                    None => report(number, "dependency", &link.key),
                 }
             }
         }
         for (number, (file, task)) in self.tasks.iter().enumerate() {
             let Some(key) = &task.parent else { continue };
             let Some(parent) = self.find(*file, key).filter(|parent| *parent != number) else {
-                lose(number, "parent", key);
+                report(number, "parent", key);
                 continue;
             };
             all[number].parent = Some(parent);
@@ -351,15 +351,11 @@ impl<'a> SourceNames<'a> {
         loop {
             let edges = { links.iter().enumerate() }
                 .flat_map(|(number, links)| links.waits.iter().map(move |edge| (edge.on, number)));
-            let cyclic = match TaskGraph::new(tasks, edges.collect()) {
-                Ok(_) => return Ok(()),
-                Err(cyclic) => cyclic,
-            };
+            let Err(cyclic) = TaskGraph::new(tasks, edges.collect()) else { return Ok(()) };
             let Cyclic { cycles, tasks: same } = cyclic;
             tasks = same;
             for cycle in &cycles {
-                let loss = self.untie_cycle(cycle, links)?;
-                lost.extend(loss);
+                lost.extend(self.untie_cycle(cycle, links)?);
             }
         }
     }
@@ -371,6 +367,8 @@ impl<'a> SourceNames<'a> {
         cycle: &[usize],
         links: &mut [TaskLinks],
     ) -> Result<Option<(usize, Loss)>, String> {
+        /// The number of tasks of a cycle that are shown.
+        const SHOWN: usize = 8;
         let next = cycle.iter().cycle().skip(1);
         let mut pairs: Vec<(usize, usize)> = cycle.iter().copied().zip(next.copied()).collect();
         // A task seldom means a later one.
@@ -399,8 +397,6 @@ impl<'a> SourceNames<'a> {
             let why = format!("{} waits for this task too; the dependency is done", name(*on));
             return Ok(Some((file, Loss::new(&task.key, "dependency", why))));
         }
-        /// The number of tasks of a cycle that are shown.
-        const SHOWN: usize = 8;
         let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(|number| name(*number)).collect();
         if cycle.len() > SHOWN {
             shown.push(format!("… {} more …", cycle.len() - SHOWN));

@@ -53,12 +53,11 @@ pub(super) fn json(source: &str) -> Result<SourceBacklog, Refusal> {
             for (number, line) in
                 lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty())
             {
-                match serde_json::from_str::<Value>(line) {
-                    Ok(record) => records.push(record),
-                    Err(_) => {
-                        let at = format!("line {}", number + 1);
-                        lost.push(Loss::new(&at, "record", "it is not JSON"));
-                    }
+                if let Ok(record) = serde_json::from_str::<Value>(line) {
+                    records.push(record);
+                } else {
+                    let at = format!("line {}", number + 1);
+                    lost.push(Loss::new(&at, "record", "it is not JSON"));
                 }
             }
             Value::Array(records)
@@ -72,7 +71,8 @@ pub(super) fn json(source: &str) -> Result<SourceBacklog, Refusal> {
 fn not_json(source: &str, error: &serde_json::Error) -> Refusal {
     let before = source.split_inclusive('\n').take(error.line().saturating_sub(1));
     let start = before.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-    let start = source.floor_char_boundary(start.min(source.len().saturating_sub(1)));
+    let most = start.min(source.len().saturating_sub(1));
+    let start = (0..=most).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
     let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     let why = error.to_string();
     let why = why.split(" at line ").next().unwrap_or_default();
@@ -91,7 +91,9 @@ fn shaped(whole: &Value) -> Result<SourceBacklog, &'static str> {
     let mut records = match whole {
         Value::Array(items) => items.clone(),
         Value::Object(_) => list(whole, "items").unwrap_or_else(|| vec![whole.clone()]),
-        _ => return Err("JSON without tasks"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return Err("JSON without tasks");
+        }
     };
     // `gh api --paginate --slurp` makes a list of pages.
     if records.iter().all(Value::is_array) {
@@ -138,7 +140,7 @@ fn foreign(whole: &Value) -> Option<&'static str> {
                             .filter_map(|name| entries.get(*name))
                             .any(|value| has(value, names, depth - 1))
             }
-            _ => false,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
     }
     FOREIGN.iter().find(|(_, names)| has(whole, names, 3)).map(|(name, _)| *name)
