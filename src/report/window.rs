@@ -41,7 +41,8 @@ impl Reporter for WindowReporter {
             return;
         };
         let title = format!("{id}.{attempt}");
-        let mut command = vec![process::own_program().display().to_string(), "logs".to_owned()];
+        let Ok(program) = process::own_file() else { return };
+        let mut command = vec![program.display().to_string(), "logs".to_owned()];
         command.extend(["--follow", "--raw"].map(str::to_owned));
         if self.flag.is_empty() {
             command.extend(["--task".to_owned(), id.to_string()]);

@@ -264,7 +264,7 @@ fn a_service_manager_hears_of_it() {
     let heard = || {
         let mut bytes = [0; 256];
         let length = socket.recv(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     };
     let trial = trial.env("NOTIFY_SOCKET", path.to_str().unwrap());
     let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
