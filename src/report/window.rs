@@ -42,10 +42,9 @@ impl Reporter for WindowReporter {
         };
         let title = format!("{id}.{attempt}");
         let Ok(program) = process::own_file() else { return };
-        let mut command = vec![program.display().to_string(), "logs".to_owned()];
-        command.extend(["--follow", "--raw"].map(str::to_owned));
+        let mut command = vec![program.display().to_string(), "attach".to_owned()];
         if self.flag.is_empty() {
-            command.extend(["--task".to_owned(), id.to_string()]);
+            command.push(id.to_string());
         }
         command.extend(self.flag.iter().cloned());
         let (group, root) = (self.group.clone(), self.root.clone());
