@@ -410,7 +410,6 @@ mod tests {
             ("b", queued(1)),
             ("a", queued(2)),
             ("b", LandingEvent::Merging(batch(&["b", "a"])).into()),
-            ("b", LandingEvent::Merging(batch(&["b"])).into()),
             ("", LandingEvent::MergeHeld(held.clone()).into()),
         ]);
         let (mut history, text) = states_after(events.collect());
@@ -421,7 +420,6 @@ mod tests {
         a preparing, b queued, c preparing
         a queued, b queued, c preparing
         a landing, b landing, c preparing
-        a queued, b landing, c preparing
         a queued, b queued, c preparing
         ");
         let names = |history: &History| -> Vec<String> {
