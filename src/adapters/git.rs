@@ -61,8 +61,8 @@ pub use program::{leave_repository, unsigned};
 pub use reader::RepoReader;
 pub use restore::{NOT_WORK, RestoredWork, is_marked};
 pub use slot::remove_special_files;
-pub use slot_settings::SlotSettings;
 use slot_settings::split_at;
+pub use slot_settings::{PushRule, SlotSettings};
 pub use tip::{BranchTip, TipStanding};
 pub use transfer::{
     BrokenSlot, FetchedWork, GitLine, GitService, SlotInUse, WorkerSlot, WorkerStore,
@@ -612,7 +612,11 @@ mod tests {
         pub(super) fn add(&self, name: &str) -> Repo {
             let main = self.main();
             main.slots()
-                .make(&self.path(name), &main.slots().settings().unwrap(), &self.first)
+                .make(
+                    &self.path(name),
+                    &main.slots().settings(PushRule::Refuse).unwrap(),
+                    &self.first,
+                )
                 .unwrap()
         }
 

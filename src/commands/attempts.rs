@@ -233,6 +233,7 @@ impl TextPage {
         self.list("Left uncommitted", &evidence.leftovers);
         self.list("Missing", &evidence.missing);
         self.list("Git's hooks or settings that changed", &evidence.tampered);
+        self.list("Tried to push, which the slot refused", &evidence.pushes);
         self.list("Changed although it decides what is checked", &evidence.verify_inputs_changed);
         self.list("Changed tests that existed", &evidence.tests_changed);
         self.list("Takes back the landed work of", &evidence.takes_back);

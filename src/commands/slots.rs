@@ -20,7 +20,7 @@ use super::{
     success,
 };
 use crate::{
-    adapters::{state::Lock, terminal},
+    adapters::{git::PushRule, state::Lock, terminal},
     cli::{SlotsArgs, SlotsCommand},
     core::{
         attempt::AttemptState,
@@ -410,7 +410,7 @@ impl TemporarySlot {
         let slot = TemporarySlot { root, base, pool: folder };
         let order = SlotOrder {
             slot: slot.root.clone(),
-            settings: repo.slots().settings()?,
+            settings: repo.slots().settings(PushRule::default())?,
             branch: branch.to_owned(),
             base: slot.base.clone(),
             base_ref: base_ref.clone(),

@@ -176,6 +176,9 @@ pub struct Evidence {
     /// Git hooks and settings that changed during the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
+    /// The refs that its agent tried to push, which a slot refuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pushes: Vec<String>,
     /// Changed files of before that decide what is checked: settings, and what `verify` names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,

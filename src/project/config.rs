@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    adapters::git::IntegrationMethod,
+    adapters::git::{IntegrationMethod, PushRule},
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -236,6 +236,8 @@ settings! { @ [] []
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
+    /// Whether an agent may push from its slot: `refuse` and say so, or `allow`.
+    push: words ["refuse", "allow"] PushRule = PushRule::Refuse;
     /// Another agent reviews work before it lands, such as `{by: strong, when: risky, rounds: 2,
     /// severity: medium, required: false}`.
     review: Option<ReviewConfig> = None;

@@ -476,7 +476,7 @@ pub fn release(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::git::git_in;
+    use crate::adapters::git::{PushRule, git_in};
 
     #[test]
     fn a_slot_is_released_when_all_of_it_is_kept() {
@@ -496,7 +496,7 @@ mod tests {
             is_own: true,
             place,
         };
-        let settings = repo.slots().settings().unwrap();
+        let settings = repo.slots().settings(PushRule::Refuse).unwrap();
         let slot = pool.open(&pool.next(&[]), &settings, &base).unwrap();
         for lock in ["index.lock", "HEAD.lock"] {
             fs::write(slot.git_dir().join(lock), "").unwrap();

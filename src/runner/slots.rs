@@ -82,6 +82,11 @@ pub(super) fn target_of(workspace: &Workspace) -> Result<(String, CommitId)> {
     Err(Failure::new(Exit::Error, message).into())
 }
 
+/// Returns what git reads as settings in the slots of a repository.
+fn slot_settings(workspace: &Workspace) -> Result<SlotSettings> {
+    workspace.repo.slots().settings(workspace.config.push)
+}
+
 impl RunSlots {
     /// Returns the slots of a run with this policy, and the branch that all work lands on.
     ///
@@ -98,7 +103,7 @@ impl RunSlots {
                 let message = format!("work cannot land on `{}`: {why}", visible(&branch));
                 return Err(Failure::new(Exit::Usage, message).into());
             }
-            (target, settings) = (Some(branch), Some(workspace.repo.slots().settings()?));
+            (target, settings) = (Some(branch), Some(slot_settings(workspace)?));
             let folder = pool.folder();
             fs::create_dir_all(folder).with_context(|| {
                 format!("create `{}`; `slot_dir` sets another folder", folder.display())
@@ -132,7 +137,7 @@ impl RunSlots {
         match &self.settings {
             Some(settings) => Ok(settings.clone()),
             // An earlier run was isolated, and this one closes its attempts.
-            None => workspace.repo.slots().settings(),
+            None => slot_settings(workspace),
         }
     }
 
@@ -248,7 +253,7 @@ impl RunSlots {
         let slot = record.slot.as_ref().context("an attempt without a slot")?;
         if let Some(settings) = &mut self.settings {
             // A person may have changed them, and `ralph` the list of ignored files.
-            *settings = workspace.repo.slots().settings()?;
+            *settings = slot_settings(workspace)?;
             let calls = records.values().filter_map(|record| record.call.as_ref());
             calls.for_each(|call| settings.ignore(litter_of(call)));
         }

@@ -234,7 +234,7 @@ mod tests {
 
     use super::super::Repo;
     use super::*;
-    use crate::adapters::git::{PinSource, tests::TestSlots};
+    use crate::adapters::git::{PinSource, PushRule, tests::TestSlots};
 
     /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
     fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
@@ -262,7 +262,7 @@ mod tests {
     fn commits_and_changes_are_continued() {
         let trees = TestSlots::new();
         let main = trees.main();
-        let settings = main.slots().settings().unwrap();
+        let settings = main.slots().settings(PushRule::Refuse).unwrap();
         let slot = trees.add("1");
         let pin = left(&trees, &slot);
         let state = |slot: &Repo| trees.git(slot, &["status", "--porcelain"]);

@@ -22,7 +22,7 @@ use super::{
     control_tree::CONTROLLED,
     head::QUIET,
     lossy, program,
-    slot_settings::{FOLDERS, SlotSettings, remove_all, replace, split_at},
+    slot_settings::{FOLDERS, SlotSettings, remove_all, replace, split_at, tried_pushes},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};
 
@@ -414,6 +414,11 @@ impl Slot<'_> {
         .context("note the setup of the slot")
     }
 
+    /// The refs that its agent tried to push since it was started.
+    pub fn tried_pushes(&self) -> Vec<String> {
+        tried_pushes(&self.git_dir)
+    }
+
     /// What the setup of the slot was made from; none if it is not set up.
     pub fn setup_note(&self) -> Option<String> {
         regular_file::read_to_string(&self.git_dir.join(SET_UP)).ok()
@@ -502,13 +507,16 @@ pub(super) fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
 mod tests {
     use super::*;
     use crate::{
-        adapters::git::tests::{TestSlots, on, said},
+        adapters::git::{
+            PushRule,
+            tests::{TestSlots, on, said},
+        },
         core::loop_paths::LoopPaths,
     };
 
     impl TestSlots {
         fn settings(&self) -> SlotSettings {
-            self.main().slots().settings().unwrap()
+            self.main().slots().settings(PushRule::Refuse).unwrap()
         }
 
         /// Everything that an attempt could break in the repository.
@@ -580,6 +588,41 @@ mod tests {
         assert_eq!(git(&["status", "--porcelain"]), "");
         assert_eq!(slot.slot_of().as_deref(), Some(trees.main().root()));
         assert_eq!(trees.main().slot_of(), None);
+    }
+
+    #[test]
+    fn a_slot_refuses_pushes_and_knows_them() {
+        let trees = TestSlots::new();
+        let there = trees.place.top.join("../there.git").display().to_string();
+        trees.place.git(&["init", "-q", "--bare", &there]);
+        trees.place.git(&["remote", "add", "origin", &there]);
+        trees.place.git(&["config", "remote.origin.pushurl", &there]);
+        trees.place.git(&["push", "-q", "origin", "main"]);
+        let slot = trees.add("1");
+        trees.commit(&slot, "b", "1\n");
+        fs::create_dir_all(slot.root().join("below")).unwrap();
+        for (folder, arguments) in [
+            (".", &["push", "origin", "HEAD:refs/heads/main"][..]),
+            (".", &["push", "-q", "--force", "-u", "origin", "HEAD:refs/heads/mine"]),
+            ("below", &["push", "origin", "HEAD:refs/heads/main"]),
+            (".", &["push", &there, "HEAD:main"]),
+        ] {
+            let said = trees.place.try_git(&slot.root().join(folder), arguments);
+            assert!(!said.status.success(), "{arguments:?}");
+        }
+        assert_eq!(slot.slot().tried_pushes(), ["refs/heads/main", "refs/heads/mine"]);
+        trees.git(&slot, &["fetch", "-q", "origin"]);
+        let heads = trees.place.git(&["ls-remote", &there]);
+        assert_eq!(heads.lines().filter(|line| !line.ends_with("HEAD")).count(), 1, "{heads}");
+        assert!(heads.contains(&*trees.first), "{heads}");
+
+        let main = trees.main();
+        let settings = main.slots().settings(PushRule::Allow).unwrap();
+        let slot =
+            main.slots().make(&trees.place.top.join("../2"), &settings, &trees.first).unwrap();
+        trees.git(&slot, &["push", "-q", "origin", "HEAD:refs/heads/other"]);
+        assert!(slot.slot().tried_pushes().is_empty());
+        assert!(trees.place.git(&["ls-remote", &there]).contains("refs/heads/other"));
     }
 
     #[test]
@@ -748,8 +791,10 @@ mod tests {
         assert_eq!(trees.git(&slot, &["diff", "--name-only", &base, &head]), "x/b");
         // A worktree, in a folder whose name git would quote.
         let odd = trees.worktree("\"od\\d #1");
-        let slot =
-            odd.slots().make(&trees.path("2"), &odd.slots().settings().unwrap(), &base).unwrap();
+        let slot = odd
+            .slots()
+            .make(&trees.path("2"), &odd.slots().settings(PushRule::Refuse).unwrap(), &base)
+            .unwrap();
         assert_eq!(slot.slot_of().as_deref(), Some(odd.root()));
         // A shallow and a partial clone.
         let from = format!("file://{}", trees.place.top.display());
@@ -758,7 +803,7 @@ mod tests {
             let path = trees.path(name);
             trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
             let main = Repo::discover(&path).unwrap();
-            let settings = main.slots().settings().unwrap();
+            let settings = main.slots().settings(PushRule::Refuse).unwrap();
             let slot = main.slots().make(&trees.path("slot"), &settings, &base).unwrap();
             assert!(slot.dirty().unwrap().is_empty(), "{name}");
             let head = trees.commit(&slot, "x/b", "1\n");

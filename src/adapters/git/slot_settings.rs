@@ -1,16 +1,21 @@
 //! What git reads as settings in a slot: those of the repository, without what must not apply there.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsStr,
-    fs, io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    fs::{self, Permissions},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 use super::{Slots, lossy, program};
 use crate::regular_file;
@@ -42,6 +47,31 @@ const NOT_TAKEN: &[&str] = &[
     "maintenance.",
 ];
 
+/// The repository in the git directory of a slot that takes the pushes of its agent in place of the
+/// remotes, and refuses them.
+const PUSHES: &str = "ralph-pushes";
+
+/// The file in it with the refs that were to be pushed, one a line.
+const TRIED: &str = "tried";
+
+/// Its hook. A hook that cannot start refuses nothing: then the push stays in the slot all the same.
+const PRE_RECEIVE: &str = "#!/bin/sh
+while read -r old new name; do echo \"$name\" >> tried; done
+echo 'refused: no pushes from here; commit, and the run verifies and lands the work' >&2
+exit 1
+";
+
+/// Whether an agent may push from its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushRule {
+    /// What it pushes reaches no remote.
+    #[default]
+    Refuse,
+    /// The remotes are those of the repository.
+    Allow,
+}
+
 /// What git reads as settings in every slot of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotSettings {
@@ -53,6 +83,8 @@ pub struct SlotSettings {
     copied: Vec<(&'static str, Vec<u8>)>,
     /// The files of [`FOLDERS`], relative to the git directory.
     files: Vec<PathBuf>,
+    /// The settings of the repository that refuses pushes; none if they are allowed.
+    refusal: Option<Vec<u8>>,
     /// Whether the checkout is sparse.
     pub(super) is_sparse: bool,
     /// The folder of objects of a partial clone, to which missing ones are downloaded.
@@ -72,6 +104,17 @@ struct ConfigEntry {
 impl ConfigEntry {
     fn is(&self, name: &str, value: &[u8]) -> bool {
         self.name == name && self.value.as_deref() == Some(value)
+    }
+
+    /// The remote whose address it is.
+    fn remote(&self) -> Option<&str> {
+        self.name.strip_prefix("remote.")?.strip_suffix(".url")
+    }
+
+    /// Whether it says where pushes go.
+    fn is_push_address(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        name.ends_with(".pushurl") || name.ends_with(".pushinsteadof")
     }
 
     /// Its lines in a settings file. A relative address of a remote becomes absolute.
@@ -144,7 +187,7 @@ impl Slots<'_> {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn settings(&self) -> Result<SlotSettings> {
+    pub fn settings(&self, pushes: PushRule) -> Result<SlotSettings> {
         // Each worktree has its own sparse checkout and shares the rest.
         let folder = |name: &str| if name == SPARSE { &self.git_dir } else { &self.common_dir };
         let read =
@@ -156,10 +199,11 @@ impl Slots<'_> {
         let objects = self.common_dir.join("objects");
         Ok(SlotSettings {
             main: self.root.clone(),
-            config: self.slot_config(&entries),
+            config: self.slot_config(&entries, pushes),
             common_dir: self.common_dir.clone(),
             copied,
             files: files_in(&self.common_dir),
+            refusal: (pushes == PushRule::Refuse).then(|| refusal_config(&entries)),
             is_sparse,
             objects: is_partial.then_some(objects),
         })
@@ -167,12 +211,16 @@ impl Slots<'_> {
 
     /// The settings file of a slot: what git needs to open it, the settings of this repository, and
     /// what must differ.
-    fn slot_config(&self, entries: &[ConfigEntry]) -> Vec<u8> {
+    fn slot_config(&self, entries: &[ConfigEntry], pushes: PushRule) -> Vec<u8> {
         let mut text = b"[core]\n\trepositoryformatversion = 1\n".to_vec();
         let lfs = quoted(self.common_dir.join("lfs").as_os_str().as_bytes());
         text.extend([b"[lfs]\n\tstorage = ", &*lfs, b"\n"].concat());
         let mut files: Vec<&Path> = Vec::new();
         for entry in entries {
+            let is_refused = pushes == PushRule::Refuse && entry.is_push_address();
+            if is_refused && entry.is_local {
+                continue;
+            }
             if entry.is_local && !NOT_TAKEN.iter().any(|name| entry.name.starts_with(name)) {
                 text.extend(entry.line(&self.root));
             } else if !entry.is_local
@@ -191,6 +239,15 @@ impl Slots<'_> {
         text.extend(b"[core]\n\tbare = false\n\tfsmonitor = false\n\tsplitIndex = false\n");
         text.extend(b"[index]\n\tsparse = false\n");
         text.extend(b"[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
+        if pushes == PushRule::Refuse {
+            let to = format!(".git/{PUSHES}");
+            let remotes = entries.iter().filter_map(|entry| entry.remote());
+            for remote in remotes.collect::<BTreeSet<_>>() {
+                text.extend(setting_line(&format!("remote.{remote}.pushurl"), Some(to.as_bytes())));
+            }
+            // The address of a push that names no remote.
+            text.extend(setting_line(&format!("url.{to}/.pushInsteadOf"), Some(b"\"\"")));
+        }
         text
     }
 
@@ -261,6 +318,27 @@ impl Slots<'_> {
         };
         Ok(fields.chunks_exact(3).filter_map(entry).collect())
     }
+}
+
+/// The settings of the repository that refuses pushes.
+fn refusal_config(entries: &[ConfigEntry]) -> Vec<u8> {
+    let mut text = b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n".to_vec();
+    // Above those of the person, whose hooks are not for it.
+    text.extend(b"\thooksPath = hooks\n");
+    let format = entries.iter().rfind(|entry| entry.name == "extensions.objectformat");
+    text.extend(
+        format.map(|entry| setting_line(&entry.name, entry.value.as_deref())).unwrap_or_default(),
+    );
+    text
+}
+
+/// Returns the refs that the agent of a slot tried to push, each once.
+pub(super) fn tried_pushes(git_dir: &Path) -> Vec<String> {
+    /// More is no list of refs.
+    const MOST: usize = 20;
+    let tried = regular_file::read(&git_dir.join(PUSHES).join(TRIED)).unwrap_or_default();
+    let names: BTreeSet<String> = tried.split(|byte| *byte == b'\n').map(lossy).collect();
+    names.into_iter().filter(|name| name.starts_with("refs/")).take(MOST).collect()
 }
 
 /// The files of [`FOLDERS`] in a git directory.
@@ -361,7 +439,26 @@ impl SlotSettings {
             regular_file::copy(&self.common_dir.join(file), &copy)?;
         }
         replace(&git_dir.join("objects/info/alternates"), &self.alternates())?;
+        if let Some(config) = &self.refusal {
+            self.write_refusal(&git_dir.join(PUSHES), config)?;
+        }
         replace(&git_dir.join("config"), &self.config)
+    }
+
+    /// Makes the repository that refuses pushes.
+    fn write_refusal(&self, git_dir: &Path, config: &[u8]) -> io::Result<()> {
+        remove_all(git_dir)?;
+        for folder in ["objects/info", "refs/heads", "hooks"] {
+            fs::create_dir_all(git_dir.join(folder))?;
+        }
+        // Git sends only objects that the repository has not.
+        fs::write(git_dir.join("objects/info/alternates"), self.alternates())?;
+        fs::write(git_dir.join("config"), config)?;
+        let hook = git_dir.join("hooks/pre-receive");
+        fs::write(&hook, PRE_RECEIVE)?;
+        fs::set_permissions(&hook, Permissions::from_mode(0o755))?;
+        // Git takes a folder for a repository once it has a HEAD.
+        fs::write(git_dir.join("HEAD"), "ref: refs/heads/none\n")
     }
 }
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use git2::Reference;
 use serde::{Deserialize, Serialize};
 
-use super::{Repo, SlotSettings, Transfers, bounded, is_commit, lossy, program};
+use super::{PushRule, Repo, SlotSettings, Transfers, bounded, is_commit, lossy, program};
 use crate::{
     core::{commit_id::CommitId, loop_paths::STALE_WORK},
     crash, regular_file,
@@ -191,7 +191,7 @@ impl WorkNote {
 
     /// The settings of a slot of a store with this note.
     fn settings(&self, store: &Repo) -> Result<SlotSettings> {
-        let mut settings = store.slots().settings()?;
+        let mut settings = store.slots().settings(PushRule::Refuse)?;
         settings.ignore(&[&self.ignore]);
         if let Some(WorkAuthor { name, email }) = &self.author {
             settings.commit_as(name, email);
@@ -220,7 +220,9 @@ impl Transfers<'_> {
             let (to, ref_there) = (line.address(), format!("+{id}:{ARRIVED}/{token}"));
             let push = ["push", "--progress", "--no-signed", "--no-verify", "--thin"];
             let more = ["--recurse-submodules=no", "--", &to, &ref_there];
-            program::run_on_line(&self.root, &[ON_A_LINE, &push, &more].concat())
+            // The settings of a slot send pushes elsewhere; the longest address decides.
+            let itself = ["-c", &format!("url.{to}.pushInsteadOf={to}")];
+            program::run_on_line(&self.root, &[ON_A_LINE, &itself, &push, &more].concat())
         };
         send().with_context(|| format!("cannot send the work in `{}`", self.root.display()))
     }

@@ -102,7 +102,7 @@ impl TransferTest {
         let trees = TestSlots::with(options)?;
         let main = trees.main();
         let slot = trees.add("1");
-        let settings = main.slots().settings().unwrap();
+        let settings = main.slots().settings(PushRule::Refuse).unwrap();
         let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
         let is_sha256 = trees.first.len() == 64;
         let store = WorkerStore::open(&trees.path("worker"), "top", is_sha256).unwrap();
@@ -672,7 +672,7 @@ fn only_what_the_other_side_lacks_is_sent() {
         (0..20_000_u64).map(|n| (n * n * 7_919 % 99_991).to_string()).collect();
     both.trees.place.commit("large", &noise.concat(), "Large");
     let main = both.trees.main();
-    let settings = main.slots().settings().unwrap();
+    let settings = main.slots().settings(PushRule::Refuse).unwrap();
     let base = main.head().unwrap().commit.unwrap();
     let slot = main.slots().start(&both.slot, &settings, &base, "ralph/x").unwrap();
     let both = TransferTest { slot, ..both };
@@ -719,7 +719,7 @@ fn shallow_and_partial_clones_work() {
         both.trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
         let main = Repo::discover(&path).unwrap();
         let base = main.head().unwrap().commit.unwrap();
-        let settings = main.slots().settings().unwrap();
+        let settings = main.slots().settings(PushRule::Refuse).unwrap();
         let slot = main.slots().make(&both.trees.path(&format!("slot{how}")), &settings, &base);
         let slot = slot.unwrap();
         let mut deeper = false;
@@ -835,7 +835,10 @@ fn ignored_files_stay_on_each_side() {
     both.trees.place.git(&["config", "user.name", "Person \"x\" \\ y"]);
     both.trees.place.git(&["config", "user.email", "p@example.invalid"]);
     let main = both.trees.main();
-    let slot = main.slots().refresh(&both.slot, &main.slots().settings().unwrap()).unwrap();
+    let slot = main
+        .slots()
+        .refresh(&both.slot, &main.slots().settings(PushRule::Refuse).unwrap())
+        .unwrap();
     push(&slot, &both.store, "t2").unwrap();
     there.take_arrived().unwrap();
     let name = both.git(there.dir(), &["config", "user.name"]);
@@ -852,7 +855,7 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     both.trees.place.write(".gitattributes", "*.bin filter=lfs -text\n");
     both.trees.place.write("x.bin", "content 1\n");
     let base = both.trees.place.commit("lines", "1\r\n2\r\n", "Lines");
-    let settings = main.slots().settings().unwrap();
+    let settings = main.slots().settings(PushRule::Refuse).unwrap();
     let slot = main.slots().start(&both.slot, &settings, &base, "ralph/x").unwrap();
     let both = TransferTest { slot, ..both };
     let here = both.slot.root();
@@ -894,7 +897,7 @@ fn submodules_and_special_files_are_named() {
     let main = both.trees.main();
     let slot = main
         .slots()
-        .start(&both.slot, &main.slots().settings().unwrap(), &base, "ralph/x")
+        .start(&both.slot, &main.slots().settings(PushRule::Refuse).unwrap(), &base, "ralph/x")
         .unwrap();
     slot.slot().update_submodules(&main).unwrap();
     let both = TransferTest { slot, ..both };
