@@ -342,8 +342,8 @@ impl Pins<'_> {
         Ok(apart)
     }
 
-    /// The commits made in this checkout since then that neither `base` nor landed work has; none
-    /// without any.
+    /// The commits made in this checkout since then that neither `base` nor landed work has, also work
+    /// that a tip no longer names because the branch has followed; none without any.
     ///
     /// # Errors
     /// The error of `git`.
@@ -351,9 +351,14 @@ impl Pins<'_> {
         let head = self.head()?;
         let Some(commit) = head.commit else { return Ok(None) };
         let (age, base) = (format!("--max-age={began}"), format!("^{base}"));
-        let landed = ["--not", "--glob=refs/ralph/tip/*"];
-        let count = [&["rev-list", "--count", &age, commit.as_str(), &base], &landed[..]].concat();
-        let commits = lossy(&program::run(&self.root, &count)?).trim().parse().unwrap_or(0);
+        // Each landing ends with a commit that names its task.
+        let newest = ["rev-list", "--max-count=1", "--grep=^Ralph-Task: ", commit.as_str(), &base];
+        let landed = lossy(&program::run(&self.root, &newest)?).trim().to_owned();
+        let landed = (!landed.is_empty()).then(|| format!("^{landed}"));
+        let tips = ["--not", "--glob=refs/ralph/tip/*"];
+        let count = ["rev-list", "--count", &age, commit.as_str(), &base];
+        let count: Vec<&str> = count.into_iter().chain(landed.as_deref()).chain(tips).collect();
+        let commits = lossy(&program::run(&self.root, &count)?).trim().parse()?;
         let branch = head.branch.unwrap_or_else(|| "HEAD".to_owned());
         let checkout = Some(self.root.display().to_string());
         Ok((commits > 0).then_some(OtherBranch { branch, commit, commits, checkout }))
@@ -444,6 +449,22 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn what_landed_in_the_checkout_was_not_made_there() {
+        let place = TestRepository::new();
+        let base = place.commit("a", "1\n", "First");
+        let made = || {
+            let made = Repo::discover(&place.top).unwrap().pins().made_here(&base, 0).unwrap();
+            made.map(|made| made.commits)
+        };
+        assert_eq!(made(), None);
+        place.commit("a", "2\n", "The work of a task");
+        place.commit("graph", "1\n", "Complete it\n\nRalph-Task: other\nRalph-Attempt: 1");
+        assert_eq!(made(), None, "its landing");
+        place.commit("b", "1\n", "In the wrong folder");
+        assert_eq!(made(), Some(1));
     }
 
     #[test]
