@@ -39,7 +39,7 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
        it as a new task to `task-graph.yaml` and leave it.
     3. Add tests where they are missing for your change. Run the project's tests and make them pass.
     4. Commit everything that belongs to the task, with a message that says what changed and why.
-       Uncommitted work does not count.
+       Uncommitted work does not count. Do not push, pull, merge or tag: the run lands the work.
     5. Leave a note for the tasks that depend on yours: `[ralph] note "…"`. Leave a note for
        every agent: `[ralph] note --for-all --tag TAG "…"`, and commit
        `docs/knowledge/learnings.md`, where it is written.
