@@ -11,7 +11,7 @@ use std::{
 
 use chrono::Utc;
 use ralph::{
-    adapters::git::Repo,
+    adapters::git::{PushRule, Repo},
     core::{
         graph::task::TaskId,
         history::History,
@@ -193,7 +193,7 @@ pub fn slot(bench: &Bench) {
     let pooled = || {
         let at = turn.replace(turn.get() + 1);
         let id = TaskId::new(&format!("task-{at}")).expect("an id");
-        let settings = workspace.repo.slots().settings().expect("read the settings");
+        let settings = workspace.repo.slots().settings(PushRule::default()).expect("read the settings");
         let order = SlotOrder {
             pool: pool.clone(),
             slot: slot.clone(),
