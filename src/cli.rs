@@ -30,11 +30,14 @@ pub use tool::*;
 /// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
 #[command(name = "ralph", version, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "`ralph help COMMAND` shows flags and examples, `ralph help agents` the \
-    commands that agents and scripts call. `ralph demo` needs no agent and no key.\n\n\
-    Exit codes: 0 complete, 1 error, 2 limit reached, 3 blocked, 4 waiting for a person, \
-    5 already running, 64 usage, 65 invalid file, 69 no agent, 74 disk, 77 authentication, \
-    129/130/143 signal")]
+#[command(
+    after_help = "`ralph help all` lists every command, `ralph help agents` those that agents \
+    and scripts call, and `ralph help COMMAND` the flags of one with examples. `ralph demo` needs no \
+    agent and no key.\n\n\
+    Exit codes: 0 complete, 1 error, 2 limit reached, 3 blocked, 4 waits for a person, \
+    5 another run is active, 64 usage, 65 invalid file, 69 no agent, 74 disk, 77 authentication, \
+    129/130/143 signal"
+)]
 pub struct Cli {
     /// Run as if started in DIR
     #[arg(short = 'C', long = "directory", value_name = "DIR", global = true, display_order = 900)]
@@ -105,6 +108,7 @@ pub enum Command {
     /// Show the journal in plain words, or an agent's output
     Logs(Flags<LogsArgs>),
     /// Follow the run and its agent
+    #[command(hide = true)]
     Attach(Flags<AttachArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),
@@ -132,6 +136,8 @@ pub enum Command {
     TaskBlock(Flags<TaskBlockArgs>),
     /// Answer a task that needs input
     Answer(Flags<AnswerArgs>),
+    /// Leave a note for the next attempts at a task
+    Note(Flags<NoteArgs>),
     /// Add the tasks of a backlog to the graph
     Import(Flags<ImportArgs>),
     /// Have the agent write tasks from a text, and check them
@@ -149,31 +155,37 @@ pub enum Command {
     /// Start runs at set times, or print a service that does
     Schedule(Flags<ScheduleArgs>),
     /// Report whether the loop is alive, for cron
+    #[command(hide = true)]
     Heartbeat(Flags<HeartbeatArgs>),
     /// Remove what ralph keeps about this repository
     Uninit(Flags<UninitArgs>),
     /// Run a demo with a built-in agent
     Demo(Flags<DemoArgs>),
     /// Ask a person a question; the task then needs input
+    #[command(hide = true)]
     Ask(Flags<AskArgs>),
-    /// Leave a note for later agents
-    Note(Flags<NoteArgs>),
     /// Run the verify commands of a task
+    #[command(hide = true)]
     Verify(Flags<VerifyArgs>),
     /// Print a built-in template
+    #[command(hide = true)]
     Template(Flags<PrintTemplateArgs>),
     /// Print the JSON Schema of the graph or the settings
+    #[command(hide = true)]
     Schema(Flags<SchemaArgs>),
     /// Merge the graph by task, as a git merge driver
+    #[command(hide = true)]
     MergeDriver(Flags<MergeDriverArgs>),
     /// Generate shell completions
+    #[command(hide = true)]
     Completions(Flags<CompletionsArgs>),
     /// Print or write manual pages
+    #[command(hide = true)]
     Man(Flags<ManArgs>),
     /// Print help for a command
     #[command(hide = true)]
     Help {
-        /// A command, or `agents` for the commands that agents and scripts call
+        /// A command; `all` for every command, `agents` for those that agents and scripts call
         topic: Vec<String>,
     },
     /// Enters a sandbox and becomes the command
@@ -246,10 +258,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
                 _ => Ok(Some(cli)),
             };
         }
-        // Only help and errors need the groups.
-        Err(_) => match help::command().try_get_matches_from(&words) {
+        // Only the help needs the short list of commands.
+        Err(_) => match help::first_page().try_get_matches_from(&words) {
             Err(error) => error,
-            Ok(_) => unreachable!("the groups change only the help"),
+            Ok(_) => unreachable!("the list changes only the help"),
         },
     };
     if error.use_stderr() {
@@ -262,11 +274,19 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
     Ok(None)
 }
 
-/// Prints the main page, the page of a command, or the one for agents.
+/// Prints the first page, the page of a command, of every command, or of those for agents.
 fn print_help(topic: &[String]) -> anyhow::Result<Option<Cli>> {
-    if topic == ["agents"] {
-        // As above.
-        let _ = help::agents_page().print_help();
+    let pages = match topic {
+        [one] if one == "all" => help::all_pages(),
+        [one] if one == "agents" => vec![help::agents_page()],
+        _ => Vec::new(),
+    };
+    if !pages.is_empty() {
+        for (number, mut page) in pages.into_iter().enumerate() {
+            // As above.
+            let _ = io::stdout().write_all(if number == 0 { b"" } else { b"\n" });
+            let _ = page.print_help();
+        }
         return Ok(None);
     }
     let words = ["ralph"].into_iter().chain(topic.iter().map(String::as_str)).chain(["--help"]);
@@ -285,7 +305,7 @@ fn usage(error: &clap::Error) -> anyhow::Error {
 pub fn man_pages() -> io::Result<Vec<(String, String)>> {
     let mut whole = Cli::command();
     whole.build();
-    let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = whole.get_subcommands().filter(|command| help::is_public(command));
     let all = std::iter::once(&whole).chain(commands);
     all.map(|command| {
         let man = clap_mangen::Man::new(command.clone());
@@ -296,14 +316,11 @@ pub fn man_pages() -> io::Result<Vec<(String, String)>> {
     .collect()
 }
 
-/// The groups of commands in the order of the help: each title with names and descriptions.
-pub fn command_groups() -> Vec<(&'static str, Vec<(String, String)>)> {
-    help::all()
-}
-
-/// Every command and its description, in the order of the help.
-pub fn commands() -> Vec<(String, String)> {
-    help::all().into_iter().flat_map(|(_, commands)| commands).collect()
+/// The names of the commands that people, agents and scripts call.
+pub fn commands() -> Vec<String> {
+    let whole = Cli::command();
+    let public = whole.get_subcommands().filter(|command| help::is_public(command));
+    public.map(|command| command.get_name().to_owned()).collect()
 }
 
 #[cfg(test)]

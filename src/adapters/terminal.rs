@@ -2,6 +2,8 @@
 //!
 //! The only user of anstream and console.
 
+pub mod questions;
+
 use std::{
     borrow::Cow,
     io::{self, IsTerminal, Write},

@@ -37,9 +37,9 @@ pub struct FieldArgs {
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::tags))]
     pub tags: Vec<String>,
-    /// The description, in a file or on standard input (`-`)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub description: Option<PathBuf>,
+    /// What must be true when it is complete: a text, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub description: Option<String>,
     /// Set any field, as in `--set timeout=30m`; lists, numbers and booleans as JSON
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
@@ -134,19 +134,40 @@ pub struct AnswerArgs {
 
 /// `ralph note`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "ralph note [OPTIONS] [TASK] <TEXT>",
+    after_help = "An agent leaves a note without a task: for the tasks that depend on its own."
+)]
 pub struct NoteArgs {
-    /// The note; `-` reads it from standard input
-    pub text: String,
-    /// Note it in the learnings, for every agent and not only for dependent tasks
-    #[arg(long)]
-    pub for_all: bool,
-    /// For people: tell it to the next attempts at this task
-    #[arg(long, value_name = "ID", conflicts_with = "for_all",
+    /// The task whose next attempts get the note
+    #[arg(id = "task", value_name = "TASK", required_unless_present = "text",
         add = ArgValueCandidates::new(complete::ids))]
-    pub task: Option<String>,
+    first: Option<String>,
+    /// The note; `-` reads it from standard input
+    #[arg(id = "text", value_name = "TEXT")]
+    second: Option<String>,
+    /// The same as the task before the text
+    #[arg(id = "named_task", long = "task", value_name = "ID", hide = true,
+        conflicts_with_all = ["text", "for_all"])]
+    named: Option<String>,
+    /// Note it in the learnings, for every agent and not only for dependent tasks
+    #[arg(long, conflicts_with = "text")]
+    pub for_all: bool,
     /// The heading for the note: one word
     #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
     pub tag: Option<String>,
+}
+
+impl NoteArgs {
+    /// The task, if one is named.
+    pub fn task(&self) -> Option<&str> {
+        self.named.as_deref().or(self.second.as_ref().and(self.first.as_deref()))
+    }
+
+    /// The note.
+    pub fn text(&self) -> &str {
+        self.second.as_deref().or(self.first.as_deref()).unwrap_or_default()
+    }
 }
 
 /// `ralph verify`.

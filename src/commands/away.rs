@@ -104,12 +104,12 @@ impl AwayAttempt {
     }
 
     fn note(&self, options: &NoteArgs) -> Result<Exit> {
-        if options.task.is_some() {
+        if options.task().is_some() {
             let message = "here, notes are for dependent tasks, or with `--for-all` for every agent: \
                            leave `--task` out";
             return Err(Failure::new(Exit::Usage, message).into());
         }
-        let text = talk::given(&options.text, notes::LONGEST, "a note")?;
+        let text = talk::given(options.text(), notes::LONGEST, "a note")?;
         let (path, heading) = if options.for_all {
             let tag = options.tag.as_deref().unwrap_or(talk::UNTAGGED);
             (learnings(), Some(tag))

@@ -45,7 +45,7 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         let file = read(&whole, &path.display().to_string());
         if let (Ok(file), true) = (&file, options.strict) {
             // Its paths start in its folder.
-            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[], 1);
+            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[]);
         }
         (file.and_then(|file| judged(file, None)), History::default(), Policy::default())
     } else {
@@ -166,13 +166,11 @@ fn listed(name: &str, text: &str, faults: &[Diagnostic]) -> Vec<serde_json::Valu
 
 /// Returns the findings about the graph of a repository.
 pub(super) fn remarks(workspace: &Workspace, graph: &TaskGraph) -> Vec<LintFinding> {
-    let config = &workspace.config;
-    in_folder(workspace.root(), graph, &config.verify.0, config.jobs)
+    in_folder(workspace.root(), graph, &workspace.config.verify.0)
 }
 
-fn in_folder(folder: &Path, graph: &TaskGraph, verify: &[String], jobs: usize) -> Vec<LintFinding> {
+fn in_folder(folder: &Path, graph: &TaskGraph, verify: &[String]) -> Vec<LintFinding> {
     let has_program = |program: &str| process::resolve(program, folder).is_ok();
     let has_path = |path: &str| folder.join(path).symlink_metadata().is_ok();
-    let facts = LintFacts { verify, has_program: &has_program, has_path: &has_path, jobs };
-    lint(graph, &facts)
+    lint(graph, &LintFacts { verify, has_program: &has_program, has_path: &has_path })
 }

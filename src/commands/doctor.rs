@@ -33,7 +33,6 @@ use crate::{
     runner::{self, RunOptions},
     view::lines::counted,
 };
-pub(super) use machine::login_sign;
 use trial::TrialPlan;
 
 /// How many names are in a finding.

@@ -18,13 +18,16 @@ use serde_json::json;
 use self::agent::DraftSlot;
 use super::{
     Invocation, check, end_with_git,
-    init::{self, Wizard},
+    init,
     inside::SurroundingAttempt,
     run::given_agent,
     task_editor::{read_text, shown, usage},
 };
 use crate::{
-    adapters::{excerpt, signal, terminal},
+    adapters::{
+        excerpt, signal,
+        terminal::{self, questions::Questions},
+    },
     cli::DraftArgs,
     core::{
         agents::agent_command::AgentCommand,
@@ -92,7 +95,7 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     let name = workspace.graph_name();
     let question = format!("Take this over into {name}?");
     if !options.yes {
-        let answer = terminal::can_ask().then(|| Wizard::of_listener().is_wanted(&question, true));
+        let answer = terminal::can_ask().then(|| Questions::new().is_wanted(&question, true));
         if !matches!(answer, Some(Ok(true))) {
             let kept = draft.path.display();
             say(&format!(

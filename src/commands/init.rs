@@ -6,7 +6,12 @@ mod wizard;
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
+    io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 use anyhow::{Result, bail};
@@ -15,7 +20,11 @@ use super::{Invocation, merge_driver, success};
 use crate::{
     adapters::{
         git::Repo,
-        terminal::{self, Paint, Style},
+        signal,
+        terminal::{
+            self, Paint, Style,
+            questions::{INTERRUPT, Questions},
+        },
     },
     cli::InitArgs,
     core::{
@@ -35,7 +44,7 @@ use crate::{
     view::lines::counted,
 };
 use files::FileStep;
-pub(super) use wizard::{Wizard, found, tools};
+pub(super) use wizard::{found, tools};
 
 /// The template of a task's prompt, relative to the repository.
 const TASK: &str = "prompts/task.md";
@@ -70,11 +79,20 @@ pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<SetupEnd> {
         return one(&dir, PROMPT, Template::Prompt, options.force).map(SetupEnd::Done);
     }
     let asks = !options.yes && !options.dry_run && terminal::can_ask();
-    let wizard = asks.then(Wizard::new).transpose()?;
+    let questions = asks.then(catch_signals).transpose()?;
     if options.global {
-        return global(&dir, options, wizard.as_ref()).map(SetupEnd::Done);
+        return global(&dir, options, questions.as_ref()).map(SetupEnd::Done);
     }
-    project(&dir, options, wizard.as_ref())
+    project(&dir, options, questions.as_ref())
+}
+
+/// Catches signals from now on: they end a question, not the program, and do not interrupt the writing
+/// of files.
+fn catch_signals() -> io::Result<Questions> {
+    let signal = Arc::new(AtomicI32::new(INTERRUPT));
+    let last = Arc::clone(&signal);
+    signal::listen(move |number| last.store(number, Ordering::Relaxed))?;
+    Ok(Questions::ended_by(signal))
 }
 
 /// Writes one template to a file that does not exist or may be overwritten.
@@ -93,16 +111,16 @@ fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit>
 }
 
 /// Writes only the user settings.
-fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
+fn global(dir: &Path, options: &InitArgs, questions: Option<&Questions>) -> Result<Exit> {
     let found =
         Found { agents: wizard::agents(dir), sandbox: wizard::sandbox(), ..Found::default() };
     tell(&found, None);
     let mut wanted = SetupChoices::of(&found);
     let replace = options.reset || options.force;
-    if let Some(wizard) = wizard
+    if let Some(questions) = questions
         && global_step(&wanted, replace)?.fate.text().is_some()
     {
-        wizard.settings(&found, &mut wanted)?;
+        wizard::ask_settings(questions, &found, &mut wanted)?;
     }
     let steps = [global_step(&wanted, replace)?];
     if options.dry_run {
@@ -126,9 +144,9 @@ fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
     Ok(step.keeping())
 }
 
-fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<SetupEnd> {
+fn project(dir: &Path, options: &InitArgs, questions: Option<&Questions>) -> Result<SetupEnd> {
     // `ask` offers to create the repository. Nothing is written before the last question.
-    let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
+    let is_new = questions.is_some() && dir.is_dir() && Repo::is_missing(dir);
     let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
     let root = repo.as_ref().map_or(dir, Repo::root);
     let found = wizard::found(root);
@@ -139,22 +157,22 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
         wanted.agent = None;
     }
     tell(&found, Some((root, repo.as_ref())));
-    if let Some(wizard) = wizard {
-        ask(wizard, root, &found, &mut wanted, options, is_new)?;
+    if let Some(questions) = questions {
+        ask(questions, root, &found, &mut wanted, options, is_new)?;
     }
     let steps = steps(root, &found, &wanted, options)?;
     check_idle(repo.as_ref(), &steps)?;
     if options.dry_run {
         return preview(&steps).map(SetupEnd::Done);
     }
-    if let Some(wizard) = wizard {
+    if let Some(questions) = questions {
         let mut changes = 0;
         for step in steps.iter().filter(|step| step.fate.text().is_some()) {
             terminal::say(line(step, false).trim_end());
             changes += 1;
         }
-        if changes > 0 && !wizard.is_wanted(&format!("Write {changes} files?"), true)? {
-            return Err(wizard.no());
+        if changes > 0 && !questions.is_wanted(&format!("Write {changes} files?"), true)? {
+            return Err(questions.declined());
         }
     }
     if is_new {
@@ -181,18 +199,18 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
          {command} run --once   make one attempt"
     );
     let exit = report(&steps, ignored, &next)?;
-    let plan =
-        plan.filter(|plan| wizard.is_some_and(|wizard| is_drafted(wizard, &workspace, plan)));
+    let plan = plan
+        .filter(|plan| questions.is_some_and(|questions| is_drafted(questions, &workspace, plan)));
     Ok(plan.map_or(SetupEnd::Done(exit), |plan| SetupEnd::Draft(root.join(plan))))
 }
 
 /// Asks whether the agent writes the tasks of a plan now, where it can: over the examples, and in a
 /// repository with a commit. No answer is a no, since the setup is done.
-fn is_drafted(wizard: &Wizard, workspace: &Workspace, plan: &str) -> bool {
+fn is_drafted(questions: &Questions, workspace: &Workspace, plan: &str) -> bool {
     let has_commit = workspace.repo.head().is_ok_and(|head| head.commit.is_some());
     let text = regular_file::read_to_string(workspace.graph_path()).unwrap_or_default();
     let question = format!("Have the agent write the tasks from {plan} now?");
-    has_commit && setup::is_example(&text) && wizard.is_wanted(&question, false).unwrap_or(false)
+    has_commit && setup::is_example(&text) && questions.is_wanted(&question, false).unwrap_or(false)
 }
 
 /// Whether the user settings name the agent, so that the project need not.
@@ -207,7 +225,7 @@ fn speaks_for_all(root: &Path) -> bool {
 }
 
 fn ask(
-    wizard: &Wizard,
+    questions: &Questions,
     root: &Path,
     found: &Found,
     wanted: &mut SetupChoices,
@@ -215,12 +233,12 @@ fn ask(
     is_new: bool,
 ) -> Result<()> {
     let replaces = options.force || options.reset;
-    if is_new && !wizard.is_wanted("Not a git repository. Create one?", true)? {
-        return Err(Repo::discover(root).err().unwrap_or_else(|| wizard.no()));
+    if is_new && !questions.is_wanted("Not a git repository. Create one?", true)? {
+        return Err(Repo::discover(root).err().unwrap_or_else(|| questions.declined()));
     }
     if replaces || !root.join(config_layers::PATH).exists() {
-        wizard.settings(found, wanted)?;
-        wizard.verify(found, wanted)?;
+        wizard::ask_settings(questions, found, wanted)?;
+        wizard::ask_verify(questions, found, wanted)?;
     }
     let changes = |content: Content, name: &str| -> Result<bool> {
         Ok(FileStep::plan(root, name, &content, options.force)?.fate.text().is_some())
@@ -228,7 +246,7 @@ fn ask(
     let justfile = found.justfile();
     if changes(Content::Recipes, justfile)? {
         wanted.recipes =
-            wizard.is_wanted(&format!("Add recipes for `just` to {justfile}?"), true)?;
+            questions.is_wanted(&format!("Add recipes for `just` to {justfile}?"), true)?;
     }
     let mut untold = false;
     for name in told(root, found) {
@@ -236,16 +254,16 @@ fn ask(
     }
     if untold && !options.agents_md {
         let question = format!("Add a section for agents to {}?", told(root, found).join(" and "));
-        wanted.paragraph = wizard.is_wanted(&question, false)?;
+        wanted.paragraph = questions.is_wanted(&question, false)?;
     }
     let has_claude = found.agents.iter().any(|agent| agent.name == "claude");
     if has_claude && !options.skill && changes(Content::Whole(Template::Skill.text()), SKILL)? {
-        wanted.skill = wizard.is_wanted("Add a skill for Claude Code to .claude?", false)?;
+        wanted.skill = questions.is_wanted("Add a skill for Claude Code to .claude?", false)?;
     }
     let own = root.join(config_layers::PATH);
     let is_free = |path: PathBuf| path != own && !path.exists();
     if !options.project && config_layers::global_path().is_some_and(is_free) {
-        wanted.global = wizard.is_wanted("Use this agent in all your projects?", false)?;
+        wanted.global = questions.is_wanted("Use this agent in all your projects?", false)?;
     }
     Ok(())
 }

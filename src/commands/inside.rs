@@ -37,10 +37,16 @@ impl AttemptContext {
     /// # Errors
     /// A usage error if a variable is missing that every attempt has.
     pub(super) fn of_environment(command: &str) -> Result<AttemptContext> {
+        let for_people = match command {
+            "note" => {
+                "; `ralph note TASK \"…\"` (or `--task TASK`) is for the next attempts at a task"
+            }
+            _ => "",
+        };
         let missing = |name: &str| {
             let why = format!(
                 "`ralph {command}` works only inside an attempt of `ralph run`; `{name}` is not set \
-                 here"
+                 here{for_people}"
             );
             Failure::new(Exit::Usage, why)
         };

@@ -3,6 +3,7 @@
 
 use std::{
     convert::Infallible,
+    env,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -18,6 +19,7 @@ use crate::{
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
+        agents::agent_preset::AgentPreset,
         commit_id::CommitId,
         duration,
         executor::{Executor, LOCAL, Placement},
@@ -37,6 +39,25 @@ const COMMIT: Duration = Duration::from_secs(20);
 pub(super) const START: Duration = Duration::from_secs(120);
 /// The number of output lines to keep.
 const LINES: usize = 3;
+
+/// The sign that an agent is logged in: a variable, of the environment or that `is_set`, or a file.
+/// Reads no values, sends nothing.
+pub(super) fn login_sign(preset: &AgentPreset, is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let login = preset.login?;
+    let in_environment = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let variable = login.variables.iter().find(|name| is_set(name) || in_environment(name));
+    let file = || login.files.iter().find(|file| login_file(file).is_file());
+    variable
+        .map(|name| format!("`{name}` is set"))
+        .or_else(|| file().map(|file| format!("`{file}` exists")))
+}
+
+/// The path of `~/x` or `$NAME/x`; empty if the variable is not set.
+fn login_file(file: &str) -> PathBuf {
+    let (first, rest) = file.split_once('/').unwrap_or((file, ""));
+    let name = if first == "~" { "HOME" } else { first.trim_start_matches('$') };
+    env::var_os(name).map(|folder| Path::new(&folder).join(rest)).unwrap_or_default()
+}
 
 /// A temporary folder for trials.
 pub(super) struct ProbeFolder {

@@ -35,7 +35,7 @@ fn is_relayed(command: &Command) -> bool {
         | Command::TaskShow(_)
         | Command::Plan(_)
         | Command::Graph(_) => true,
-        Command::Note(options) => options.0.task.is_none(),
+        Command::Note(options) => options.0.task().is_none(),
         Command::DagStatus(options) => !options.0.watch,
         Command::Logs(options) => !options.0.follow,
         Command::Report(options) => options.0.file.is_none() && !options.0.html,
@@ -47,7 +47,7 @@ fn is_relayed(command: &Command) -> bool {
 fn reads_input(command: &Command) -> bool {
     match command {
         Command::Ask(options) => options.0.text == "-",
-        Command::Note(options) => options.0.text == "-",
+        Command::Note(options) => options.0.text() == "-",
         _ => false,
     }
 }

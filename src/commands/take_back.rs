@@ -7,9 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::{
-    Invocation,
-    init::Wizard,
-    land,
+    Invocation, land,
     probe::{Probe, ProbeFolder, ProbePlace},
     slots::{SlotUse, TemporarySlot},
     talk::{ANSWER, given},
@@ -18,7 +16,7 @@ use super::{
 use crate::{
     adapters::{
         state::Lock,
-        terminal::{self, visible},
+        terminal::{self, questions::Questions, visible},
     },
     cli::TakeBackArgs,
     core::{
@@ -136,7 +134,7 @@ fn add_dependents(
         let names = few(others.iter().map(|id| format!("`{id}`")), usize::MAX);
         let need = if others.len() == 1 { "needs" } else { "need" };
         let question = format!("{names} {need} this work, and landed. Take back as well?");
-        if !terminal::can_ask() || !Wizard::of_listener().is_wanted(&visible(&question), true)? {
+        if !terminal::can_ask() || !Questions::new().is_wanted(&visible(&question), true)? {
             let why = format!(
                 "{names} {need} this work, and landed; `--with-dependents` takes back all of it"
             );

@@ -127,7 +127,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     let is_late = status != Status::NeedsInput && (live.is_some() || !asked);
     if let (Some(late), true) = (answered, is_late) {
         let why = format!(
-            "an attempt has started with the answer `{}`; `ralph note --task {id} \"…\"` tells the \
+            "an attempt has started with the answer `{}`; `ralph note {id} \"…\"` tells the \
              next one more",
             visible(&late.answer)
         );
@@ -188,7 +188,7 @@ fn is_no(answer: &str) -> bool {
 
 /// Leaves a note of a person for the next attempts at a task.
 fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "note --task")?;
+    let mut editor = TaskEditor::for_person(invocation, "note TASK")?;
     let (id, number) = find(&editor.file, id)?;
     if editor.status(number) == Status::NeedsInput {
         return fail(Exit::Error, format!("`{id}` needs input; {}", how_to_answer(id.as_str())));
@@ -208,12 +208,12 @@ fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
 /// # Errors
 /// Outside an attempt; an unknown task; errors of the disk.
 pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
-    if let Some(id) = &options.task {
-        return note_to(invocation, id, &options.text);
+    if let Some(id) = options.task() {
+        return note_to(invocation, id, options.text());
     }
     let mut editor = AgentAttempt::of_agent("note")?;
     let AttemptContext { task_id: id, attempt, .. } = &editor.inside;
-    let text = given(&options.text, notes::LONGEST, "a note")?;
+    let text = given(options.text(), notes::LONGEST, "a note")?;
     // The note may be committed.
     let text = editor.workspace.secrets().text(&text);
     let main = editor.workspace.root();

@@ -108,8 +108,8 @@ fn unique(ids: &[TaskId]) -> Vec<TaskId> {
 fn fields_of(invocation: &Invocation, flags: &FieldArgs) -> Result<Vec<(String, Value)>> {
     let mut fields: Vec<(String, Value)> = Vec::new();
     let mut add = |name: &str, value: Value| fields.push((name.to_owned(), value));
-    if let Some(path) = &flags.description {
-        add("description", Value::from(description(invocation, path)?));
+    if let Some(given) = &flags.description {
+        add("description", Value::from(description(invocation, given)?));
     }
     if let Some(text) = &flags.priority {
         if Priority::parse(text).is_none() {
@@ -219,12 +219,14 @@ fn lines(text: &str, what: &str) -> Result<String> {
     }
 }
 
-/// Reads a description from a file or from standard input.
-fn description(invocation: &Invocation, path: &Path) -> Result<String> {
-    let text = read_text(invocation, path, DESCRIPTION).or_else(|error| {
-        usage(format!(
-            "{error}; `--description` takes a file or `-`, and `--set description=TEXT` a text"
-        ))
+/// The description of a flag: a text, the content of `@FILE`, or standard input for `-`.
+fn description(invocation: &Invocation, given: &str) -> Result<String> {
+    let file = given.strip_prefix('@').or((given == "-").then_some(given));
+    let Some(file) = file else {
+        return Ok(lines(given, "the description")?.trim_end().to_owned());
+    };
+    let text = read_text(invocation, Path::new(file), DESCRIPTION).or_else(|error| {
+        usage(format!("{error}; `--description` takes a text, `@FILE` or `-` for standard input"))
     })?;
-    Ok(lines(&text, &format!("`{}`", shown(path)))?.trim_end().to_owned())
+    Ok(lines(&text, &format!("`{}`", shown(Path::new(file))))?.trim_end().to_owned())
 }

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 
 use super::{
     Invocation,
-    init::Wizard,
     inside::SurroundingAttempt,
     merge_driver,
     slots::{self, remove_folder},
@@ -17,7 +16,7 @@ use super::{
 use crate::{
     adapters::{
         state::DRAFTS,
-        terminal::{self, visible},
+        terminal::{self, questions::Questions, visible},
     },
     cli::UninitArgs,
     core::{
@@ -61,7 +60,7 @@ pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
     }
     let question = "Remove all of this?";
     let is_wanted =
-        options.yes || terminal::can_ask() && Wizard::of_listener().is_wanted(question, false)?;
+        options.yes || terminal::can_ask() && Questions::new().is_wanted(question, false)?;
     if !is_wanted {
         terminal::say("nothing was removed; `ralph uninit --yes` does it without a question");
         return Ok(Exit::Waiting);

@@ -41,8 +41,6 @@ macro_rules! findings {
         }
 
         impl FindingKind {
-            const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
-
             fn texts(self) -> &'static FindingTexts {
                 match self {
                     $(FindingKind::$kind => &FindingTexts {
@@ -78,28 +76,9 @@ findings! {
     MissingPath Remark, "missing-path": "`{}` does not exist"
         because "no task before this one makes it"
         => "correct the path, or depend on the task that makes it";
-    SameFile Remark, "same-file": "`{}` and `{}` both name {}"
-        because "if they run at the same time, one conflicts and is done again"
-        => "let `{}` depend on `{}`, or give both `touches: [{}]`";
-    ShortText Remark, "short-text": "`{}` says what to do in {}"
-        because "the agent has to guess the rest"
-        => "add a `description`: what to change, where, and what must be true afterwards";
-    LongText Remark, "long-text": "the description of `{}` has {} words"
-        because "an agent does a part of it, and reports all of it"
-        => "split the task, or move what is only background to a file and name it";
-    VagueText Remark, "vague-text": "`{}` is vague: {}"
-        because "each reader takes it differently, and nothing checks it"
-        => "name the files, the behavior and the numbers, or add `verify`";
-    ImpliedDependency Remark, "implied-dependency": "`{}` waits on `{}` anyway, through `{}`"
-        because "it hides the order that matters"
-        => "remove `{}` from the dependencies of `{}`";
-    SingleChain Remark, "single-chain": "all {} tasks wait on one another, one after the other"
-        because "several jobs take as long as one"
-        => "remove dependencies that are only an order of writing";
-    PriorityOrder Remark, "priority-order": "`{}` ({}) waits on `{}` ({})"
-        because "less urgent work of others goes before what it waits on"
-        => "make `{}` {}";
-    UnknownRule Remark, "unknown-rule": "there is no rule `{}`" => "{}";
+    SimilarIds Remark, "similar-ids": "the ids `{}` and `{}` are easily confused"
+        because "a dependency on one may mean the other, and some disks have one folder for both"
+        => "rename one";
 
     // The set-up, in the order in which a run would meet the problem.
     Settings Fault(Exit::Invalid), "settings": "{}"
@@ -215,16 +194,6 @@ fn fill<'a>(text: &str, values: &mut impl Iterator<Item = &'a str>) -> String {
 }
 
 impl FindingKind {
-    /// The names of the rules of `ralph check --strict`, which a task turns off with `allow`.
-    pub fn rules() -> impl Iterator<Item = &'static str> + Clone {
-        FindingKind::ALL.iter().filter(|kind| kind.texts().level == Remark).map(|kind| kind.name())
-    }
-
-    /// The subject; for a remark the name of the rule.
-    pub fn name(self) -> &'static str {
-        self.texts().subject
-    }
-
     /// A finding with these values in the places of its message, and then of its remedy.
     #[must_use]
     pub fn with(self, values: &[&str]) -> Finding {
@@ -297,17 +266,9 @@ mod tests {
 
     #[test]
     fn values_fill_the_message_and_then_the_remedy() {
-        let found = FindingKind::PriorityOrder.with(&["b", "P0", "a {}", "P3", "a", "P0"]);
-        assert_eq!(found.message, "`b` (P0) waits on `a {}` (P3)");
-        assert_eq!(found.remedy, "make `a` P0");
+        let found = FindingKind::VersionFails.with(&["a {}", "fails", "a"]);
+        assert_eq!((&*found.message, &*found.remedy), ("`a {}` fails", "run `a` by hand"));
         let found = FindingKind::Executor.of_error("x: no; go on", Exit::Agent);
         assert_eq!((found.message.as_str(), found.remedy.as_str()), ("x: no", "go on"));
-    }
-
-    #[test]
-    fn a_rule_has_a_name_of_its_own_and_a_reason() {
-        let rules: Vec<&str> = FindingKind::rules().collect();
-        let unique: std::collections::BTreeSet<&&str> = rules.iter().collect();
-        assert_eq!((rules.len(), unique.len()), (13, 13));
     }
 }

@@ -16,14 +16,14 @@ fn help(columns: &str) -> String {
         assert!(output.status.success() && output.stderr.is_empty(), "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let whole = said(&["--help"]);
-    let agents = said(&["help", "agents"]);
     let mut page = String::new();
-    for (line, text) in [("ralph", whole), ("ralph help agents", agents)] {
+    let pages = [("ralph", &["--help"][..]), ("ralph help all", &["help", "all"])];
+    for (line, words) in pages.into_iter().chain([("ralph help agents", &["help", "agents"][..])]) {
+        let text = said(words);
         let blank = if page.is_empty() { "" } else { "\n" };
         let _ = write!(page, "{blank}## {line}\n\n```text\n{}\n```\n", text.trim_end());
     }
-    for (name, _) in ralph::cli::commands() {
+    for name in ralph::cli::commands() {
         let below: &[&str] = match &*name {
             "schedule" => &["install"],
             "slots" => &["remove"],

@@ -125,8 +125,14 @@ fn the_newest_notes_are_kept_and_nothing_of_a_person() {
 fn noting_is_for_agents_and_takes_words() {
     let trial = TestProject::new().graph(GRAPH);
     trial.run(["note", "x"]).code(64).stderr(
-        "ralph: error: `ralph note` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is not set here\n",
+        "ralph: error: `ralph note` works only inside an attempt of `ralph run`; `RALPH_RUN_ID` is not set \
+         here; `ralph note TASK \"…\"` (or `--task TASK`) is for the next attempts at a task\n",
     );
+    let id = "first";
+    for words in [&["note", id, "keep it"][..], &["note", "keep it", "--task", id]] {
+        trial.run(words).stdout(&format!("{id}: its next attempt gets the note\n"));
+    }
+    trial.run(["note", "no-such-task", "x"]).code(64);
     trial.run(["note", "--tag", "x", "y"]).code(64).stderr_has("--for-all");
     trial
         .run(["note", "--for-all", "--tag", "a b", "y"])

@@ -53,7 +53,7 @@ fn a_task_is_added_with_its_fields() {
         "--tag",
         "x,y",
         "--description",
-        "notes.md",
+        "@notes.md",
         "--set",
         "timeout=30m",
         "--set",
@@ -124,7 +124,7 @@ fn invalid_changes_are_refused_and_change_nothing() {
         (vec!["task-add", "T", "--before", "lexre"], 1, "did you mean `lexer`?"),
         (vec!["task-add", "T", "--priority", "soon"], 64, "not a priority"),
         (vec!["task-add", "T", "--after", "docs", "--before", "lexer"], 65, "cycle"),
-        (vec!["task-add", "T", "--description", "none.md"], 64, "cannot read `none.md`"),
+        (vec!["task-add", "T", "--description", "@none.md"], 64, "cannot read `none.md`"),
         (vec!["task-add", "T", "--set", "status=done"], 64, "task-complete"),
         (vec!["task-add", "T", "--set", "title=x"], 64, "`title` is set twice"),
         (vec!["task-add", "T", "--set", "depend_on=x"], 65, "depends_on"),
@@ -154,12 +154,12 @@ fn hostile_titles_and_descriptions_read_back() {
     }
     let large = "many words, and more\n".repeat(500_000);
     trial.write("large.md", &large);
-    trial.run(["task-add", "Large", "--description", "large.md"]);
+    trial.run(["task-add", "Large", "--description", "@large.md"]);
     let details = trial.run(["task-show", "large", "--json"]).json();
     assert_eq!(details["fields"]["description"].as_str(), Some(large.trim_end()));
     trial.write("bad.md", "a\u{0}b");
     trial
-        .run(["task-add", "T", "--description", "bad.md"])
+        .run(["task-add", "T", "--description", "@bad.md"])
         .code(64)
         .stderr_has("control character");
 }

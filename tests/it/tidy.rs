@@ -15,7 +15,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The only module that may name a crate. Its submodules belong to it.
 const OWNERS: &[(&str, &[&str])] = &[
-    ("aho_corasick", &["core/redact"]),
+    ("aho_corasick", &["core/graph/lint", "core/redact"]),
     ("annotate_snippets", &["adapters/excerpt"]),
     ("anstream", &["adapters/terminal"]),
     ("axum", &["adapters/http_server"]),
@@ -26,7 +26,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("console", &["adapters/terminal"]),
     ("crc32fast", &["adapters/state"]),
     ("croner", &["core/timetable"]),
-    ("dialoguer", &["commands/init/wizard"]),
+    ("dialoguer", &["adapters/terminal"]),
     ("csv", &["core/import/records"]),
     ("duct", &["adapters/process"]),
     ("flate2", &["report/page"]),

@@ -3,20 +3,43 @@
 use crate::support::TestProject;
 
 #[test]
-fn help_lists_the_commands_in_groups() {
+fn the_first_page_has_a_dozen_commands_and_says_where_the_rest_is() {
     let trial = TestProject::bare();
     let help = trial.run(["--help"]).out();
-    let agents = trial.run(["help", "agents"]).out();
-    for (title, commands) in ralph::cli::command_groups() {
-        let page = if help.contains(&format!("\n{title}:\n")) { &help } else { &agents };
-        let (_, group) = page.split_once(&format!("\n{title}:\n")).expect(title);
-        for (line, (name, about)) in group.lines().zip(commands) {
-            assert!(line.starts_with(&format!("  {name} ")) && line.ends_with(&about), "{line}");
-        }
+    let (_, list) = help.split_once("\nCommands:\n").expect("a list");
+    let names: Vec<&str> =
+        list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    let wanted = "init run status review answer note task-add task-reset take-back plan serve stop";
+    assert_eq!(names.join(" "), wanted);
+    for part in ["`ralph help all`", "`ralph help agents`", "Exit codes: 0 complete", "--graph"] {
+        assert!(help.contains(part), "{part} is not in {help}");
     }
-    assert!(help.contains("Exit codes: 0 complete") && !help.contains("__guard"), "{help}");
-    assert!(!help.contains("\n  ask ") && agents.contains("\n  ask "), "{help}{agents}");
-    assert!(!help.contains('\u{1b}'), "no colour in a pipe: {help:?}");
+    let (all, agents) = (trial.run(["help", "all"]).out(), trial.run(["help", "agents"]).out());
+    for name in ["run", "task-complete", "doctor", "note"] {
+        assert!(all.contains(&format!("\n  {name} ")), "{name} is not in {all}");
+    }
+    assert!(all.starts_with("Work:\n  run ") && all.contains("\n\nSet up:\n  init "), "{all}");
+    let hidden = ["__guard", "template", "schema", "merge-driver", "completions", "man", "attach"];
+    for name in hidden.into_iter().chain(["help", "ask"]) {
+        assert!(!all.contains(&format!("\n  {name} ")), "{name} is in {all}");
+    }
+    assert!(all.lines().filter(|line| line.starts_with("  ")).count() <= 50, "{all}");
+    for name in ["ask", "note", "verify", "task-complete", "heartbeat"] {
+        assert!(agents.contains(&format!("\n  {name} ")), "{name} is not in {agents}");
+    }
+    assert!(!(help + &all).contains('\u{1b}'), "no colour in a pipe");
+}
+
+#[test]
+fn the_help_of_run_shows_the_usual_flags_first() {
+    let help = TestProject::bare().run(["run", "--help"]).out();
+    let (first, more) = help.split_once("\nMore options:\n").expect("two parts");
+    for flag in ["--once", "--task", "--jobs", "--agent", "--max-iterations", "--max-cost"] {
+        assert!(first.contains(flag) && !more.contains(&format!("  {flag} ")), "{flag}: {help}");
+    }
+    let flags = first.lines().filter(|line| line.trim_start().starts_with('-')).count();
+    assert_eq!(flags, 9, "eight and `--help`: {first}");
+    assert!(more.contains("--idle") && more.contains("--serve"), "{more}");
 }
 
 #[test]
@@ -58,7 +81,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     ralph: error: no command `dag-stauts`; did you mean `ralph dag-status`?
     ");
     trial.run(["next"]).code(64).stderr_has("did you mean `ralph prompt` or `ralph plan`?");
-    trial.run(["xylophone"]).code(64).stderr_has("`ralph --help` lists the commands");
+    trial.run(["xylophone"]).code(64).stderr_has("`ralph help all` lists the commands");
     trial.run(["slots", "lst"]).code(64).stderr_has("Usage: ralph slots");
     trial.run(["worktree"]).code(64).stderr_has("did you mean `ralph slots`?");
     let repository = TestProject::new();

@@ -1,10 +1,7 @@
 //! Checks of the machine: the agents and their logins, disk space, file locks, the `ralph` on PATH, and
 //! what is left in slots.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs};
 
 use anyhow::{Error, Result};
 
@@ -15,14 +12,11 @@ use crate::{
         process,
     },
     commands::{
-        probe::{Probe, ProbeAnswer, ProbeFolder},
+        probe::{Probe, ProbeAnswer, ProbeFolder, login_sign},
         slots::{ListedSlot, SlotState},
     },
     core::{
-        agents::{
-            agent_command::AgentCommand,
-            agent_preset::{self, AgentPreset, Login},
-        },
+        agents::{agent_command::AgentCommand, agent_preset},
         executor::{Executor, ExecutorKind},
         finding::{Finding, FindingKind},
         history::History,
@@ -154,52 +148,16 @@ fn version(workspace: &Workspace, bench: &ProbeFolder, call: &AgentCommand) -> F
     FindingKind::VersionFails.with(&[&asked, &why, &asked])
 }
 
-/// Checks for a sign of a login: the name of a variable or a file. Reads no values, sends nothing.
+/// Checks for a sign of a login.
 fn login(call: &AgentCommand) -> Finding {
-    let set = |name: &str| {
-        call.env.contains_key(name) || env::var_os(name).is_some_and(|value| !value.is_empty())
+    let preset = agent_preset::find(&call.name);
+    let Some((preset, login)) = preset.and_then(|preset| Some((preset, preset.login?))) else {
+        return Finding::ok("login", format!("unknown for `{}`", call.name));
     };
-    match agent_preset::find(&call.name).and_then(|preset| preset.login) {
-        None => Finding::ok("login", format!("unknown for `{}`", call.name)),
-        Some(login) => judge_login(&call.name, login, set, |file| place(file).is_file()),
+    match login_sign(preset, |name| call.env.contains_key(name)) {
+        Some(sign) => Finding::ok("login", sign),
+        None => FindingKind::NoLogin.with(&[&call.name, login.how]),
     }
-}
-
-/// The sign that the agent is logged in: a variable or a file.
-pub(in crate::commands) fn login_sign(preset: &AgentPreset) -> Option<String> {
-    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    sign(&preset.login?, set, |file| place(file).is_file())
-}
-
-fn sign(
-    login: &Login,
-    set: impl Fn(&str) -> bool,
-    is_there: impl Fn(&str) -> bool,
-) -> Option<String> {
-    let variable = login.variables.iter().find(|name| set(name));
-    let file = || login.files.iter().find(|file| is_there(file));
-    variable
-        .map(|name| format!("`{name}` is set"))
-        .or_else(|| file().map(|file| format!("`{file}` exists")))
-}
-
-fn judge_login(
-    agent: &str,
-    login: Login,
-    set: impl Fn(&str) -> bool,
-    is_there: impl Fn(&str) -> bool,
-) -> Finding {
-    if let Some(found) = sign(&login, set, is_there) {
-        return Finding::ok("login", found);
-    }
-    FindingKind::NoLogin.with(&[agent, login.how])
-}
-
-/// The path of `~/x` or `$NAME/x`; empty if the variable is not set.
-fn place(file: &str) -> PathBuf {
-    let (first, rest) = file.split_once('/').unwrap_or((file, ""));
-    let name = if first == "~" { "HOME" } else { first.trim_start_matches('$') };
-    env::var_os(name).map(|folder| Path::new(&folder).join(rest)).unwrap_or_default()
 }
 
 /// The name of a program without its folders.
@@ -237,22 +195,5 @@ mod tests {
         assert_eq!(mark(2_000_000_000, Some(3)), FindingLevel::Fault(Exit::Disk));
         let few = judge(Room { bytes: 2_000_000_000, files: Some(3) });
         assert_eq!(few.message, "room for 3 more files");
-    }
-
-    #[test]
-    fn a_variable_or_a_file_is_a_login_and_no_value_is_shown() {
-        let login = agent_preset::find("codex").unwrap().login.unwrap();
-        let is = |set: &str, there: &str| {
-            let finding = judge_login("codex", login, |name| name == set, |file| file == there);
-            (finding.level, finding.message)
-        };
-        assert_eq!(
-            is("CODEX_API_KEY", ""),
-            (FindingLevel::Ok, "`CODEX_API_KEY` is set".to_owned())
-        );
-        let there = (FindingLevel::Ok, "`~/.codex/auth.json` exists".to_owned());
-        assert_eq!(is("", "~/.codex/auth.json"), there);
-        assert_eq!(is("HOME", "~/.bashrc").0, FindingLevel::Warning);
-        assert_eq!(place("$NO_SUCH_VARIABLE/auth.json"), Path::new(""));
     }
 }

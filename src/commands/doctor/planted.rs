@@ -14,7 +14,7 @@ use crate::{
     core::{
         environment,
         finding::{Finding, FindingKind},
-        graph::lint::words::cannot_fail,
+        graph::lint::cannot_fail,
         proof::{
             halves::{Half, HalvesRule, is_own_code},
             source_code::lexer::Language,

@@ -1,26 +1,18 @@
-//! The inspection and the questions of `ralph init`. The only user of dialoguer and shell-words.
-//!
-//! Ctrl-C, Esc and a closed terminal all mean no.
+//! The inspection and the questions of `ralph init`. The only user of shell-words.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
-};
+use std::{fs, path::Path};
 
 use anyhow::Result;
-use dialoguer::{Confirm, Input, MultiSelect, Select, theme::ColorfulTheme};
 
 use crate::{
-    adapters::{process, signal, terminal},
-    commands::doctor,
+    adapters::{
+        process,
+        terminal::questions::{Questions, fitted},
+    },
+    commands::probe::login_sign,
     core::{
         agents::agent_preset,
         executor::SandboxEngine,
-        exit::{Exit, Failure},
         import,
         setup::{self, AgentChoice, Folder, Found, FoundAgent, FoundCheck, SetupChoices},
     },
@@ -115,7 +107,7 @@ pub(super) fn sandbox() -> Option<String> {
 pub(super) fn agents(root: &Path) -> Vec<FoundAgent> {
     let look = |preset: &agent_preset::AgentPreset| {
         let path = process::resolve(preset.argv[0], root).ok()?;
-        let login = doctor::login_sign(preset);
+        let login = login_sign(preset, |_| false);
         Some(FoundAgent { name: preset.name, path: path.display().to_string(), login })
     };
     agent_preset::ALL.iter().filter_map(look).collect()
@@ -150,161 +142,92 @@ fn paths(root: &Path, names: &[String]) -> Vec<String> {
     paths
 }
 
-/// SIGINT.
-const INTERRUPT: i32 = 2;
-
-/// The questions on the terminal.
-pub(in crate::commands) struct Wizard {
-    theme: ColorfulTheme,
-    /// The last signal; SIGINT until one arrives.
-    signal: Arc<AtomicI32>,
+/// Asks for the agent and the limits of a run.
+pub(super) fn ask_settings(
+    questions: &Questions,
+    found: &Found,
+    wanted: &mut SetupChoices,
+) -> Result<()> {
+    if let Some(agent) = &mut wanted.agent {
+        *agent = ask_agent(questions, found, agent)?;
+    }
+    if let Some(sandbox) = &found.sandbox {
+        let question = format!("Keep agents in a sandbox ({sandbox})?");
+        wanted.sandbox = questions.is_wanted(&question, wanted.sandbox)?;
+    }
+    let count = |text: &String| match text.trim().parse::<u32>() {
+        _ if text.trim().is_empty() => Ok(()),
+        Ok(1..) => Ok(()),
+        Ok(0) | Err(_) => Err("a number above 0, or nothing"),
+    };
+    let attempts =
+        questions.text("Maximum number of attempts per run (empty for enough)", count)?;
+    wanted.max_iterations = attempts.parse().ok();
+    let sum = |text: &String| match text.trim().parse::<f64>() {
+        _ if text.trim().is_empty() => Ok(()),
+        Ok(sum) if sum.is_finite() && sum > 0.0 => Ok(()),
+        _ => Err("a number above 0, or nothing"),
+    };
+    let cost = questions.text("Maximum cost per run in US dollars (empty for none)", sum)?;
+    wanted.max_cost = cost.parse().ok();
+    Ok(())
 }
 
-impl Wizard {
-    /// Catches signals from now on: they end a question, not the program, and do not interrupt the
-    /// writing of files.
-    ///
-    /// # Errors
-    /// Signals cannot be caught.
-    pub(super) fn new() -> Result<Wizard> {
-        let signal = Arc::new(AtomicI32::new(INTERRUPT));
-        let heard = Arc::clone(&signal);
-        signal::listen(move |number| heard.store(number, Ordering::Relaxed))?;
-        Ok(Wizard { theme: ColorfulTheme::default(), signal })
-    }
-
-    /// The questions of a command that catches signals itself.
-    pub(in crate::commands) fn of_listener() -> Wizard {
-        Wizard { theme: ColorfulTheme::default(), signal: Arc::new(AtomicI32::new(INTERRUPT)) }
-    }
-
-    /// Asks a yes/no question.
-    pub(in crate::commands) fn is_wanted(&self, question: &str, default: bool) -> Result<bool> {
-        let asked = Confirm::with_theme(&self.theme).with_prompt(question).default(default);
-        self.answer(asked.interact_opt())
-    }
-
-    /// Asks for the agent and the limit of attempts.
-    pub(super) fn settings(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
-        if let Some(agent) = &mut wanted.agent {
-            *agent = self.agent(found, agent)?;
-        }
-        if let Some(sandbox) = &found.sandbox {
-            let question = format!("Keep agents in a sandbox ({sandbox})?");
-            wanted.sandbox = self.is_wanted(&question, wanted.sandbox)?;
-        }
-        let count = |text: &String| match text.trim().parse::<u32>() {
-            _ if text.trim().is_empty() => Ok(()),
-            Ok(1..) => Ok(()),
-            Ok(0) | Err(_) => Err("a number above 0, or nothing"),
+fn ask_agent(questions: &Questions, found: &Found, default: &AgentChoice) -> Result<AgentChoice> {
+    let here = |name: &str| found.agents.iter().find(|agent| agent.name == name);
+    let mut names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
+    names.sort_by_key(|name| here(name).is_none());
+    let about = |name: &&str| match here(name) {
+        Some(agent) => format!("{name} ({})", agent.login.as_deref().unwrap_or("found")),
+        None => format!("{name} (not on PATH)"),
+    };
+    let mut items: Vec<String> = names.iter().map(about).collect();
+    items.push("another command".to_owned());
+    let is_default = |name: &&str| matches!(default, AgentChoice::Preset { name: default, .. } if default == name);
+    let first = names.iter().position(is_default).unwrap_or(0);
+    let Some(name) = names.get(questions.choice("Which agent?", &items, first)?) else {
+        let words = |text: &String| match shell_words::split(text) {
+            Ok(words) if words.is_empty() => Err("a command that reads a prompt on stdin"),
+            Ok(_) => Ok(()),
+            Err(_) => Err("a quotation mark is missing"),
         };
-        let attempts = self.text("Maximum number of attempts per run (empty for enough)", count)?;
-        wanted.max_iterations = attempts.parse().ok();
-        let sum = |text: &String| match text.trim().parse::<f64>() {
-            _ if text.trim().is_empty() => Ok(()),
-            Ok(sum) if sum.is_finite() && sum > 0.0 => Ok(()),
-            _ => Err("a number above 0, or nothing"),
-        };
-        let cost = self.text("Maximum cost per run in US dollars (empty for none)", sum)?;
-        wanted.max_cost = cost.parse().ok();
-        Ok(())
+        let line = questions.text("Command that reads a prompt on standard input", words)?;
+        return Ok(AgentChoice::Command(shell_words::split(&line)?));
+    };
+    let mut model = None;
+    if agent_preset::find(name).is_some_and(|preset| preset.model.is_some()) {
+        let question = format!("Model of {name} (empty for its default)");
+        model = Some(questions.text(&question, |_| Ok(()))?).filter(|model| !model.is_empty());
     }
-
-    /// Asks for a text, which may be empty.
-    fn text(
-        &self,
-        question: &str,
-        check: impl Fn(&String) -> Result<(), &'static str>,
-    ) -> Result<String> {
-        let asked = Input::<String>::with_theme(&self.theme)
-            .with_prompt(question)
-            .allow_empty(true)
-            .validate_with(check);
-        Ok(self.answer(asked.interact_text().map(Some))?.trim().to_owned())
-    }
-
-    fn agent(&self, found: &Found, default: &AgentChoice) -> Result<AgentChoice> {
-        let here = |name: &str| found.agents.iter().find(|agent| agent.name == name);
-        let mut names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
-        names.sort_by_key(|name| here(name).is_none());
-        let about = |name: &&str| match here(name) {
-            Some(agent) => match &agent.login {
-                Some(login) => format!("{name} ({login})"),
-                None => format!("{name} (found)"),
-            },
-            None => format!("{name} (not on PATH)"),
-        };
-        let mut items: Vec<String> = names.iter().map(about).map(|text| fitted(&text)).collect();
-        items.push("another command".to_owned());
-        let is_default = |name: &&str| matches!(default, AgentChoice::Preset { name: default, .. } if default == name);
-        let asked = Select::with_theme(&self.theme)
-            .with_prompt("Which agent?")
-            .items(&items)
-            .default(names.iter().position(is_default).unwrap_or(0));
-        let Some(name) = names.get(self.answer(asked.interact_opt())?) else {
-            let words = |text: &String| match shell_words::split(text) {
-                Ok(words) if words.is_empty() => Err("a command that reads a prompt on stdin"),
-                Ok(_) => Ok(()),
-                Err(_) => Err("a quotation mark is missing"),
-            };
-            let line = self.text("Command that reads a prompt on standard input", words)?;
-            return Ok(AgentChoice::Command(shell_words::split(&line)?));
-        };
-        let mut model = None;
-        if agent_preset::find(name).is_some_and(|preset| preset.model.is_some()) {
-            let question = format!("Model of {name} (empty for its default)");
-            model = Some(self.text(&question, |_| Ok(()))?).filter(|model| !model.is_empty());
-        }
-        Ok(AgentChoice::Preset { name: (*name).to_owned(), model })
-    }
-
-    /// Asks for the verify commands.
-    pub(super) fn verify(&self, found: &Found, wanted: &mut SetupChoices) -> Result<()> {
-        let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
-        wanted.verify = match ready.as_slice() {
-            [] => {
-                let question = "Command that tests this project (empty for none)";
-                let command = self.text(question, |_| Ok(()))?;
-                Some(command).filter(|text| !text.is_empty()).into_iter().collect()
-            }
-            [check] => {
-                let question = format!("Run `{}` before a task is complete?", check.command);
-                let is_wanted = self.is_wanted(&fitted(&question), true)?;
-                is_wanted.then(|| check.command.clone()).into_iter().collect()
-            }
-            several => {
-                let is_chosen = |command| wanted.verify.contains(command);
-                let items = several.iter().map(|check| {
-                    let text = format!("{} ({})", check.command, check.source);
-                    (fitted(&text), is_chosen(&check.command))
-                });
-                let asked = MultiSelect::with_theme(&self.theme)
-                    .with_prompt("Which commands must pass before a task is complete?")
-                    .items_checked(items);
-                let chosen = self.answer(asked.interact_opt())?;
-                chosen.into_iter().map(|at| several[at].command.clone()).collect()
-            }
-        };
-        Ok(())
-    }
-
-    /// The answer, or the error for no answer.
-    fn answer<T>(&self, asked: dialoguer::Result<Option<T>>) -> Result<T> {
-        asked.ok().flatten().ok_or_else(|| {
-            terminal::show_cursor();
-            self.no()
-        })
-    }
-
-    /// The error for a declined question.
-    pub(super) fn no(&self) -> anyhow::Error {
-        let exit = Exit::Signal(self.signal.load(Ordering::Relaxed));
-        Failure::drawn(exit, "\ncancelled; nothing was written".to_owned()).into()
-    }
+    Ok(AgentChoice::Preset { name: (*name).to_owned(), model })
 }
 
-/// Text cut to one line, with room for the prefix and the answer.
-fn fitted(text: &str) -> String {
-    let width = terminal::stderr_width().unwrap_or(80).saturating_sub(12);
-    terminal::fit(&terminal::visible(text), width).into_owned()
+/// Asks for the verify commands.
+pub(super) fn ask_verify(
+    questions: &Questions,
+    found: &Found,
+    wanted: &mut SetupChoices,
+) -> Result<()> {
+    let ready: Vec<_> = found.checks.iter().filter(|check| check.is_ready).collect();
+    wanted.verify = match ready.as_slice() {
+        [] => {
+            let question = "Command that tests this project (empty for none)";
+            let command = questions.text(question, |_| Ok(()))?;
+            Some(command).filter(|text| !text.is_empty()).into_iter().collect()
+        }
+        [check] => {
+            let question = format!("Run `{}` before a task is complete?", check.command);
+            let is_wanted = questions.is_wanted(&fitted(&question), true)?;
+            is_wanted.then(|| check.command.clone()).into_iter().collect()
+        }
+        several => {
+            let items: Vec<String> =
+                several.iter().map(|it| format!("{} ({})", it.command, it.source)).collect();
+            let is_default = |at: usize| wanted.verify.contains(&several[at].command);
+            let question = "Which commands must pass before a task is complete?";
+            let chosen = questions.choices(question, &items, is_default)?;
+            chosen.into_iter().map(|at| several[at].command.clone()).collect()
+        }
+    };
+    Ok(())
 }

@@ -1,10 +1,16 @@
 //! Programs and paths that tasks name and that are neither there nor made by an earlier task.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
+};
+
+use aho_corasick::AhoCorasick;
 
 use super::{LintFinding, Linter, finding};
 use crate::{
     finding::FindingKind,
+    glob::Glob,
     graph::{STEPS, task::Task},
     task_paths::{self, is_path_part},
 };
@@ -16,13 +22,8 @@ struct AbsentPath {
     path: String,
 }
 
-/// The tasks that make or name missing paths.
-struct Makers {
-    /// The tasks of each path, in ascending order.
-    by_path: HashMap<String, Vec<usize>>,
-    /// The paths with characters that end a word in a text.
-    odd: Vec<String>,
-}
+/// The tasks that make or name each missing path, in ascending order.
+struct Makers(BTreeMap<String, Vec<usize>>);
 
 impl Linter<'_> {
     /// What is missing, unless a task makes it, as far as it says.
@@ -83,71 +84,55 @@ impl AbsentPath {
 impl Makers {
     /// Reads each text once, however many paths are missing.
     fn of(tasks: &[Task], files: &[AbsentPath]) -> Makers {
-        let wanted = files.iter().map(|file| (plain(&file.path).to_owned(), Vec::new()));
-        let by_path: HashMap<String, Vec<usize>> = wanted.collect();
-        let is_odd = |path: &&String| !path.chars().all(is_path_part);
-        let mut makers = Makers { odd: by_path.keys().filter(is_odd).cloned().collect(), by_path };
-        let in_folders = makers.by_folder();
+        let names: BTreeSet<&str> = files.iter().map(|file| plain(&file.path)).collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        let search =
+            AhoCorasick::new(&names).expect("the paths of a graph are far below the limit");
+        let made = names.iter().map(|name| ((*name).to_owned(), Vec::new()));
+        let mut makers = Makers(made.collect());
         for (number, task) in tasks.iter().enumerate() {
-            for made in task.extra.get("output").map(task_paths::of_output).unwrap_or_default() {
-                for path in in_folders.get(plain(&made)).into_iter().flatten() {
-                    makers.add(path, number);
+            let globs = task.touches.iter().map(Glob::as_str);
+            let texts = [task.title.as_str(), task.description.as_deref().unwrap_or_default()];
+            for text in texts.into_iter().chain(globs) {
+                for found in search.find_overlapping_iter(text) {
+                    if is_whole(text, found.range()) {
+                        makers.add(names[found.pattern()], number);
+                    }
                 }
             }
-            makers.add_named(&task.title, number);
-            makers.add_named(task.description.as_deref().unwrap_or_default(), number);
-            for glob in &task.touches {
-                makers.add_named(glob.as_str(), number);
+            for made in task.extra.get("output").map(task_paths::of_output).unwrap_or_default() {
+                let made = plain(&made);
+                let below = |name: &&&str| {
+                    name.strip_prefix(made)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                for name in names.iter().filter(below) {
+                    makers.add(name, number);
+                }
             }
         }
         makers
     }
 
     fn of_path(&self, path: &str) -> &[usize] {
-        self.by_path.get(plain(path)).map_or(&[], Vec::as_slice)
-    }
-
-    /// The wanted paths by each folder that they are in, and by themselves.
-    fn by_folder(&self) -> HashMap<String, Vec<String>> {
-        let mut found: HashMap<String, Vec<String>> = HashMap::new();
-        for path in self.by_path.keys() {
-            let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-            for end in ends {
-                found.entry(path[..end].to_owned()).or_default().push(path.clone());
-            }
-        }
-        found
+        self.0.get(plain(path)).map_or(&[], Vec::as_slice)
     }
 
     fn add(&mut self, path: &str, number: usize) {
-        if let Some(makers) = self.by_path.get_mut(path)
+        if let Some(makers) = self.0.get_mut(path)
             && makers.last() != Some(&number)
         {
             makers.push(number);
         }
     }
+}
 
-    /// Adds the paths that a text names: words, or whole parts of a path.
-    fn add_named(&mut self, text: &str, number: usize) {
-        /// The most parts of a path that are looked at.
-        const PARTS: usize = 16;
-        let named: Vec<String> =
-            self.odd.iter().filter(|path| text.contains(path.as_str())).cloned().collect();
-        for path in &named {
-            self.add(path, number);
-        }
-        for word in text.split(|c| !is_path_part(c)) {
-            let word = plain(word.trim_end_matches('.'));
-            let starts = std::iter::once(0).chain(word.match_indices('/').map(|(at, _)| at + 1));
-            for start in starts.take(PARTS) {
-                let rest = &word[start..];
-                let ends = rest.match_indices('/').map(|(at, _)| at).chain([rest.len()]);
-                for end in ends.take(PARTS) {
-                    self.add(&rest[..end], number);
-                }
-            }
-        }
-    }
+/// Whether a place in a text is a word, or whole parts of a path.
+fn is_whole(text: &str, place: Range<usize>) -> bool {
+    let before = text[..place.start].chars().next_back();
+    let after = text[place.end..].trim_start_matches('.').chars().next();
+    let is_end = |c: Option<char>| c.is_none_or(|c| c == '/' || !is_path_part(c));
+    is_end(before) && is_end(after)
 }
 
 /// A path without `./` in front and `/` at the end.
