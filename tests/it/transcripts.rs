@@ -50,7 +50,6 @@ fn format_of(name: &str) -> Format {
         "gemini" => Format::GeminiJson,
         "opencode" => Format::OpencodeJson,
         "copilot" => Format::CopilotJson,
-        "aider" => Format::Aider,
         _ => Format::Text,
     }
 }
@@ -204,9 +203,6 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("copilot-success.jsonl", 0, None),
         ("copilot-rate-limit.jsonl", 1, Some(O::RateLimit { retry_at: None })),
         ("copilot-authentication.jsonl", 1, Some(O::Authentication)),
-        ("aider-success.txt", 0, None),
-        ("aider-rate-limit.txt", 0, Some(O::RateLimit { retry_at: None })),
-        ("aider-authentication.txt", 0, Some(O::Authentication)),
     ]
 }
 
@@ -750,7 +746,6 @@ fn what_it_did_said_and_used_is_added_up() {
 
     let copilot = told("copilot-success.jsonl");
     assert_eq!((copilot.usage.turns, copilot.usage.model.as_deref()), (Some(2), Some("m-4")));
-    assert_eq!(told("aider-success.txt").usage.tokens.unwrap().input, 1500);
     assert_eq!(
         read(Format::Text, &[b"words"]).usage,
         ralph::core::agents::transcript::Usage::default()

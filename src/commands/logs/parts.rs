@@ -177,7 +177,7 @@ pub(super) enum PieceReader {
 impl PieceReader {
     pub(super) fn new(format: Format) -> PieceReader {
         match format {
-            Format::Text | Format::Aider => PieceReader::Plain(Vec::new()),
+            Format::Text => PieceReader::Plain(Vec::new()),
             _ => PieceReader::Typed(Box::new(TranscriptReader::new(format).with_pieces())),
         }
     }

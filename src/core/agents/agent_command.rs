@@ -78,7 +78,7 @@ impl AgentCommand {
     /// Whether it prints what its model says and does as it happens, in a format that `ralph` reads.
     pub fn streams(&self) -> bool {
         let at_end = self.known().map_or(&[][..], |preset| preset.at_end);
-        !matches!(self.output, Format::Text | Format::Aider) && !has_any(&self.argv, at_end)
+        self.output != Format::Text && !has_any(&self.argv, at_end)
     }
 
     /// Its command line, with a limit on the cost of an attempt in US dollars, at least a cent, where it
@@ -312,7 +312,7 @@ mod tests {
     fn an_agent_is_a_name_a_command_or_a_mapping() {
         let one = |name: &str, argv: &str, format| (name.to_owned(), argv.to_owned(), format);
         let aider = "aider --yes-always --no-gitignore --message-file /dev/stdin";
-        assert_eq!(read(&json!("aider")), [one("aider", aider, Format::Aider)]);
+        assert_eq!(read(&json!("aider")), [one("aider", aider, Format::Text)]);
         assert_eq!(read(&json!("./my.sh")), [one("my.sh", "./my.sh", Format::Text)]);
         let with_model = read(&json!({"preset": "codex", "model": "o9"})).remove(0).1;
         assert!(with_model.ends_with("--json --model o9 -"), "{with_model}");

@@ -309,7 +309,6 @@ const AIDER: AgentPreset = AgentPreset {
     name: "aider",
     argv: &["aider", "--yes-always", "--no-gitignore", "--message-file", "/dev/stdin"],
     model: Some("--model"),
-    format: Format::Aider,
     version: &["aider", "--version"],
     install: "pipx install aider-chat",
     litter: &[".aider*"],
@@ -330,8 +329,7 @@ mod tests {
             assert!(preset.unasked.is_none_or(|word| preset.argv.contains(&word)));
             assert_eq!(preset.model.is_none(), preset.name == "amp");
             // The names of presets and of formats must stay distinguishable.
-            let is_format = Format::ALL.iter().any(|(name, _)| *name == preset.name);
-            assert_eq!(is_format, preset.name == "aider");
+            assert!(Format::ALL.iter().all(|(name, _)| *name != preset.name));
         }
         assert_eq!(of_command("mine", "/opt/bin/aider"), find("aider"));
         assert_eq!(of_command("codex", "aider"), find("codex"));

@@ -20,7 +20,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use formats::{AiderReader, EventReader};
+use formats::EventReader;
 use lines::{LineSplitter, TextEnd, short};
 use pieces::PieceCollector;
 pub use pieces::{OutputPiece, TimedPiece};
@@ -59,8 +59,6 @@ pub enum Format {
     CopilotJson,
     /// `pi --mode json`.
     PiJson,
-    /// The text of aider. It always exits with code 0, so its error lines are its result.
-    Aider,
 }
 
 impl Format {
@@ -73,7 +71,6 @@ impl Format {
         ("opencode-json", Format::OpencodeJson),
         ("copilot-json", Format::CopilotJson),
         ("pi-json", Format::PiJson),
-        ("aider", Format::Aider),
     ];
 }
 
@@ -404,7 +401,6 @@ pub struct TranscriptReader {
     lines: LineSplitter,
     text: TextEnd,
     events: EventReader,
-    aider: AiderReader,
     transcript: AgentTranscript,
 }
 
@@ -416,7 +412,6 @@ impl TranscriptReader {
             lines: LineSplitter::default(),
             text: TextEnd::default(),
             events: EventReader::default(),
-            aider: AiderReader::default(),
             transcript: AgentTranscript::default(),
         }
     }
@@ -453,9 +448,8 @@ impl TranscriptReader {
     pub fn finish(mut self) -> AgentTranscript {
         let rest = self.lines.rest();
         self.line(&rest);
-        if matches!(self.format, Format::Text | Format::Aider) {
+        if self.format == Format::Text {
             self.text.finish(&mut self.transcript);
-            self.aider.finish(&mut self.transcript);
         }
         self.events.finish(&mut self.transcript);
         self.transcript
@@ -467,9 +461,6 @@ impl TranscriptReader {
             return;
         }
         transcript.has_spoken = true;
-        if self.format == Format::Aider {
-            return self.aider.line(transcript, &mut self.text, line);
-        }
         let events = lines::events(line);
         if events.is_empty() {
             let line = String::from_utf8_lossy(line);

@@ -339,7 +339,7 @@ impl AttemptRecord {
         let last = transcript.last_line().map(str::to_owned);
         let result = transcript.end.map(|end| end.text).filter(|text| !is_blank(text));
         // Intermediate messages of typed output are not a result.
-        let words = transcript.message.filter(|_| matches!(format, Format::Text | Format::Aider));
+        let words = transcript.message.filter(|_| format == Format::Text);
         let text = result.or(words).or(last).unwrap_or_default();
         if self.terminal { terminal::plain(&text).into_owned() } else { text }
     }
@@ -348,7 +348,7 @@ impl AttemptRecord {
     /// agent with typed output is on standard output.
     pub fn last_errors(&self, workspace: &Workspace) -> String {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-        if !matches!(format, Format::Text | Format::Aider) {
+        if format != Format::Text {
             return String::new();
         }
         terminal::plain(&agent_output::failure(&self.file(workspace, "stderr"))).into_owned()

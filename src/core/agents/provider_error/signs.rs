@@ -11,7 +11,7 @@ const RATE: ProviderErrorKind = ProviderErrorKind::RateLimit { retry_at: None };
 
 /// The error names of agents that are unambiguous. Claude Code has them in the `error` of its last
 /// message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of its result. For
-/// opencode it is the name of the error, for copilot its `errorType`, for aider the exception.
+/// opencode it is the name of the error, for copilot its `errorType`.
 const SURE_CODES: &[(ProviderErrorKind, &str)] = &[
     (USAGE, "usage_limit_reached"),
     (

@@ -5,8 +5,8 @@ use std::{collections::HashSet, time::Duration};
 use serde_json::Value;
 
 use super::{
-    AgentTranscript, AgentWait, FinalResult, Format, MESSAGE, PHRASE, TextEnd, Tokens,
-    claude::ClaudeState, code, count, cut, dollars, http_status, short, target,
+    AgentTranscript, AgentWait, FinalResult, Format, MESSAGE, PHRASE, Tokens, claude::ClaudeState,
+    code, count, cut, dollars, http_status, target,
 };
 
 /// The state between the events of one attempt.
@@ -35,7 +35,7 @@ impl EventReader {
             Format::OpencodeJson => self.opencode(kind, transcript, event),
             Format::CopilotJson => self.copilot(kind, transcript, event),
             Format::PiJson => self.pi(kind, transcript, event),
-            Format::Text | Format::Aider => {}
+            Format::Text => {}
         }
     }
 
@@ -368,59 +368,4 @@ fn codex_result(transcript: &mut AgentTranscript, item: &Value) {
         _ => return,
     };
     transcript.shows_result(&item["id"], text, is_error);
-}
-
-/// aider prints text only, and exits with code 0 even after provider errors. Its error lines start
-/// with `litellm.`, and a successful turn ends with `Tokens:`, so these lines are its result. An
-/// answer that quotes such an error is followed by a `Tokens:` line.
-///
-/// This is the error since the last successful turn.
-#[derive(Debug, Default)]
-pub(super) struct AiderReader {
-    error: Option<String>,
-}
-
-impl AiderReader {
-    pub fn line(&mut self, transcript: &mut AgentTranscript, text: &mut TextEnd, line: &[u8]) {
-        text.take(transcript, line);
-        text.take(transcript, b"\n");
-        let line = String::from_utf8_lossy(line);
-        if let Some(rest) = line.strip_prefix("litellm.") {
-            let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
-            if name.ends_with("Error") || name.ends_with("Exception") || name == "Timeout" {
-                self.error = Some(short(&line));
-            }
-        } else if let Some(tokens) = aider_tokens(&line) {
-            self.error = None;
-            transcript.add_tokens(tokens);
-            transcript.count_turn();
-        }
-    }
-
-    pub fn finish(&mut self, transcript: &mut AgentTranscript) {
-        if let Some(text) = self.error.take() {
-            let name = text["litellm.".len()..].split([':', ' ']).next().unwrap_or_default();
-            let codes = vec![name.to_owned()];
-            let (is_error, rest) = (true, FinalResult::default());
-            transcript.ends(FinalResult { text, is_error, codes, ..rest });
-        }
-    }
-}
-
-/// `Tokens: 1.2k sent, 9 received.`
-fn aider_tokens(line: &str) -> Option<Tokens> {
-    let number = |word: &str| -> Option<u64> {
-        let (digits, unit) = match word.strip_suffix('k') {
-            Some(digits) => (digits, 1000.0),
-            None => (word, 1.0),
-        };
-        let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e12).contains(number))?;
-        #[expect(clippy::cast_sign_loss, reason = "checked above to be non-negative")]
-        Some((number * unit) as u64)
-    };
-    let rest = line.strip_prefix("Tokens: ")?;
-    let (sent, rest) = rest.split_once(" sent, ")?;
-    // With a cache: `3k sent, 2k cache write, 1k cache hit, 300 received.`
-    let received = rest.split(", ").find_map(|part| part.split_once(" received"))?.0;
-    Some(Tokens { input: number(sent)?, output: number(received)?, ..Tokens::default() })
 }
