@@ -76,9 +76,8 @@ pub enum Command {
     /// Repeat an agent on a prompt file, without a graph
     Loop(Flags<Box<LoopArgs>>),
     /// Foresee a run: what it will do, when and why it ends
-    Tonight(Flags<Box<TonightArgs>>),
-    /// Predict the order, time and cost of a run
-    Plan(Flags<PlanArgs>),
+    #[command(alias = "tonight")]
+    Plan(Flags<Box<PlanArgs>>),
     /// Show the next prompt, or claim its task with `--accept`
     Prompt(Flags<PromptArgs>),
     /// Let running attempts finish and start no more
@@ -99,11 +98,9 @@ pub enum Command {
     Serve(Flags<ServeArgs>),
     /// Offer these commands as tools to Claude Code and others
     Mcp(Flags<McpArgs>),
-    /// List the run and the loops of this repository
-    Ls(Flags<Ls>),
     /// List attempts with their verdicts
     Attempts(Flags<AttemptsArgs>),
-    /// Show one attempt: verdict, evidence, end of output
+    /// Show a task and its attempts, or one attempt
     Show(Flags<ShowArgs>),
     /// Show the journal in plain words, or an agent's output
     Logs(Flags<LogsArgs>),
@@ -126,8 +123,6 @@ pub enum Command {
     Check(Flags<CheckArgs>),
     /// Add a task to the graph
     TaskAdd(Flags<Box<TaskAddArgs>>),
-    /// Show a task, its place in the graph and its attempts
-    TaskShow(Flags<TaskShowArgs>),
     /// Mark a task complete
     TaskComplete(Flags<TaskCompleteArgs>),
     /// Set tasks to pending, with all attempts available again

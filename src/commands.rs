@@ -19,8 +19,9 @@ mod land;
 mod logs;
 mod mcp;
 mod merge_driver;
-mod page_data;
 mod outlook;
+mod page_data;
+mod plan;
 mod printed;
 mod probe;
 mod prompt;
@@ -32,6 +33,7 @@ mod review;
 mod run;
 mod schedule;
 mod serve;
+mod show;
 mod slots;
 mod status;
 mod take_back;
@@ -39,7 +41,6 @@ mod talk;
 mod task;
 mod task_add;
 mod task_editor;
-mod tonight;
 mod uninit;
 mod worker;
 
@@ -54,7 +55,10 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, process, signal, terminal},
-    cli::{Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
+    cli::{
+        AttachArgs, Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, LogsArgs,
+        Named, Which,
+    },
     core::{
         diagnostic::nearest_or,
         event::Begun,
@@ -82,6 +86,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Schedule(_)
             | Command::Serve(_)
             | Command::Attach(_)
+            | Command::Logs(Flags(LogsArgs { follow: true, output: true, .. }))
             | Command::Init(_)
             | Command::Draft(_)
             | Command::Relayed { .. }
@@ -137,15 +142,12 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Template(Flags(options)) => printed::template(options.name.into()),
         Command::Run(Flags(options)) => run::run(at, *options),
         Command::Loop(Flags(options)) => run::plain_loop(at, *options),
-        Command::Ls(Flags(options)) => status::ls(at, options.json),
         Command::Prompt(Flags(options)) => prompt::run(at, &options),
-        Command::Tonight(Flags(options)) => tonight::run(at, *options),
-        Command::Plan(Flags(options)) => dag_status::plan(at, options),
+        Command::Plan(Flags(options)) => plan::run(at, *options),
         Command::DagStatus(Flags(options)) => dag_status::run(at, options),
         Command::Graph(Flags(options)) => graph::run(at, options),
         Command::Draft(Flags(options)) => draft::run(at, *options),
         Command::TaskAdd(Flags(options)) => task_add::run(at, &options),
-        Command::TaskShow(Flags(options)) => task_editor::show(at, &options),
         Command::TaskReset(Flags(options)) => {
             let at = at.of_task(options.called.name, &options.ids)?;
             task::reset(&at, &options.ids, options.note.as_deref())
@@ -183,9 +185,12 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(beat)) => status::heartbeat(&at.named(&beat.named), beat.max_age),
         Command::Logs(Flags(options)) => logs::run(&at.named(&options.named), &options),
-        Command::Attach(Flags(options)) => logs::attach(&at.named(&options.named), &options),
+        Command::Attach(Flags(AttachArgs { id, lines, named })) => {
+            let live = LogsArgs { id, lines, follow: true, output: true, ..LogsArgs::default() };
+            logs::run(&at.named(&named), &live)
+        }
         Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),
-        Command::Show(Flags(options)) => attempts::show(&at.named(&options.named), &options),
+        Command::Show(Flags(options)) => show::run(&at.named(&options.named), &options),
         Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
         Command::Demo(Flags(options)) => demo::run(&options),
         Command::Completions(Flags(options)) => printed::completions(&options.shell),
@@ -382,7 +387,7 @@ impl Invocation {
         }
         let names = workspace.loops().context("list the loops")?;
         let names = names.iter().map(TaskId::as_str);
-        let hint = nearest_or(name.as_str(), names, "`ralph ls` lists the loops");
+        let hint = nearest_or(name.as_str(), names, "`ralph status` lists the loops");
         fail(Exit::Error, format!("there is no loop `{name}`; {hint}"))
     }
 

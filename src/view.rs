@@ -29,6 +29,17 @@ use serde_json::Value;
 /// never renamed.
 pub const VERSION: u32 = 1;
 
+/// What `ralph show` prints.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "it is never made, only described")]
+pub enum ShownView {
+    /// A task.
+    Task(task::TaskDetails),
+    /// An attempt.
+    Attempt(attempt::PastAttemptDetails),
+}
+
 /// What each command prints with `--json`, by command.
 #[derive(JsonSchema)]
 #[schemars(title = "what ralph prints with --json, by command")]
@@ -46,9 +57,6 @@ pub struct PrintedViews {
     /// `ralph report`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<run_report::RunReport>,
-    /// `ralph ls`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ls: Option<Vec<run::RunView>>,
     /// `ralph slots`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<Vec<attempt::SlotView>>,
@@ -60,13 +68,10 @@ pub struct PrintedViews {
     pub attempts: Option<Vec<attempt::PastAttemptView>>,
     /// `ralph show`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub show: Option<attempt::PastAttemptDetails>,
+    pub show: Option<ShownView>,
     /// `ralph task-add`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_add: Option<task::TaskView>,
-    /// `ralph task-show`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_show: Option<task::TaskDetails>,
     /// `ralph costs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<spend::CostView>,

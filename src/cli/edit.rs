@@ -65,17 +65,6 @@ pub struct TaskAddArgs {
     pub json: bool,
 }
 
-/// `ralph task-show`.
-#[derive(Debug, Args)]
-pub struct TaskShowArgs {
-    /// The task
-    #[arg(add = ArgValueCandidates::new(complete::ids))]
-    pub id: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `ralph task-reset`.
 #[derive(Debug, Args)]
 pub struct TaskResetArgs {

@@ -188,7 +188,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["dashboard", "info", "ps", "state", "stats"], &["status"]),
     (&["board", "list", "list-tasks", "ls-tasks", "task-list", "tasks", "todo"], &["dag-status"]),
     (&["dot", "draw", "mermaid", "picture", "tree"], &["graph"]),
-    (&["loops"], &["ls"]),
+    (&["loops"], &["status"]),
     (&["digest", "overview", "summary"], &["report"]),
     (&["history", "iterations", "runs"], &["attempts"]),
     (&["attempt", "describe", "inspect", "view"], &["show"]),
@@ -520,7 +520,7 @@ mod tests {
             ("sched", "schedule"),
             ("dag", "dag-status"),
             ("attem", "attempts"),
-            ("task", "task-add, task-show, task-complete, task-reset, task-block"),
+            ("task", "task-add, task-complete, task-reset, task-block"),
             ("add", "task-add"),
             // Misspelt, a synonym too.
             ("rnu", "run"),

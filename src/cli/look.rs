@@ -177,13 +177,13 @@ pub struct AttemptsArgs {
 }
 
 /// `ralph logs`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct LogsArgs {
     /// The same as `--task`
     #[arg(value_name = "ID", conflicts_with = "task", add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Follow until Ctrl-C
+    /// Follow until Ctrl-C; with `--output`, the run until it ends
     #[arg(short, long)]
     pub follow: bool,
     /// Only entries about this task, from all runs
@@ -218,9 +218,9 @@ pub struct AttachArgs {
     /// Only attempts at this task
     #[arg(add = ArgValueCandidates::new(complete::ids))]
     pub id: Option<String>,
-    /// Start with the last N lines
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    pub lines: usize,
+    /// Start with the last N lines [default: 20]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
     /// The loop.
     #[command(flatten)]
     pub named: Named,
@@ -229,9 +229,9 @@ pub struct AttachArgs {
 /// `ralph show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// An attempt such as `parser.2`, or a task for its newest [default: the newest of all]
+    /// A task, or an attempt such as `parser.2` [default: the newest attempt]
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
-    pub name: Option<String>,
+    pub id: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -141,17 +141,6 @@ pub struct RunArgs {
     pub verbose: bool,
 }
 
-/// `ralph tonight`.
-#[derive(Debug, Args)]
-pub struct TonightArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The run.
-    #[command(flatten)]
-    pub work: RunWorkArgs,
-}
-
 /// `ralph prompt`.
 #[derive(Debug, Args)]
 pub struct PromptArgs {
@@ -172,18 +161,15 @@ pub struct PromptArgs {
 /// `ralph plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Plan with N jobs, such as `2,4,8` [default: 1, 2, 4, … while it gets faster]
-    #[arg(long, value_name = "N", value_parser = jobs, value_delimiter = ',')]
-    pub jobs: Vec<usize>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Show every task, without a limit
     #[arg(long)]
     pub all: bool,
-    /// The selection of tasks.
+    /// The run.
     #[command(flatten)]
-    pub which: Which,
+    pub work: RunWorkArgs,
 }
 
 /// `ralph dag-status`.
@@ -238,11 +224,6 @@ pub(super) fn money(text: &str) -> Result<f64, String> {
 
 fn task_id(text: &str) -> Result<TaskId, String> {
     TaskId::new(text).map_err(|rule| format!("the id {rule}"))
-}
-
-fn jobs(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
-    count.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
 }
 
 /// `ralph loop`.
@@ -333,14 +314,6 @@ pub struct Called {
         add = ArgValueCandidates::new(complete::loops)
     )]
     pub name: Option<TaskId>,
-}
-
-/// `ralph ls`.
-#[derive(Debug, Args)]
-pub struct Ls {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Parses the name of a loop, which follows the rules of a task id.

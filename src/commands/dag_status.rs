@@ -1,7 +1,6 @@
-//! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what; `ralph plan`: in which
-//! order, with how many agents at once, until when.
+//! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _};
+use std::{cell::RefCell, collections::BTreeMap};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -17,19 +16,13 @@ use crate::{
         agent_output::Follow,
         terminal::{self, Style, visible},
     },
-    cli::{self, DagStatusArgs},
-    core::{
-        exit::Exit,
-        graph::{filter::Filter, task::TaskId},
-        select::{Policy, View},
-    },
-    project::workspace::{policy_for, view},
+    cli::DagStatusArgs,
+    core::{exit::Exit, graph::filter::Filter, select::Policy},
+    project::workspace::policy_for,
     view::{
-        lines::{Line, counted, plain, short},
-        night::NightView,
-        plan::{GraphFacts, GraphView, PaceView, PlanView},
+        lines::{Line, counted, plain},
+        plan::{GraphFacts, GraphView},
         task::TaskView,
-        waits::ElsewhereView,
     },
 };
 
@@ -172,103 +165,4 @@ fn page(
         lines.push(plain(&format!("{damaged} of the journal could not be read; skipped")));
     }
     drawn(&lines, width)
-}
-
-/// How many tasks of the order are shown unless all are asked for.
-const PLANNED: usize = 30;
-
-/// Shows what would happen if every attempt succeeded. Changes nothing.
-///
-/// # Errors
-/// No repository, an invalid graph, an unknown task.
-pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
-    let file = workspace.graph()?;
-    let store = workspace.event_store()?;
-    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
-    let policy = policy_for(&workspace, policy, file.graph(), store.history())?;
-    check_filter(&file, &policy.filter)?;
-    let is_live = workspace.is_live(store.history())?;
-    let freed = file.graph().without_void_claims().filter(|_| !is_live);
-    let view = view(&file, store.history(), &policy);
-    let view = View { graph: freed.as_ref().unwrap_or(view.graph), ..view };
-    let now = Utc::now();
-    let plan = PlanView::of(&view, options.jobs, (is_live, now));
-    success(&if options.json {
-        terminal::json(&plan)
-    } else {
-        let is_done = !view.admitted().any(|number| !view.graph.task(number).status.is_over());
-        let shown = if options.all { usize::MAX } else { PLANNED };
-        let mut page = plan_page(&plan, shown, is_done);
-        for elsewhere in ElsewhereView::all(&view) {
-            let _ = writeln!(page, "{}; {}", visible(&elsewhere.text()), elsewhere.cure());
-        }
-        page
-    })
-}
-
-fn plan_page(plan: &PlanView, shown: usize, is_done: bool) -> String {
-    if plan.order.is_empty() {
-        let nothing = "nothing is left that can be done";
-        let more = if is_done { "" } else { "; `ralph dag-status` says what each task needs" };
-        return format!("{nothing}{more}\n");
-    }
-    let work = plan.order.iter().map(|task| task.seconds).sum();
-    let path: Vec<&str> = plan.critical_path.ids.iter().map(TaskId::as_str).collect();
-    let mut page = format!(
-        "{} to do, {} of work; {}\ncritical path: {}, {}\n\n",
-        counted(plan.order.len(), "task"),
-        short(work),
-        pace(&plan.pace),
-        short(plan.critical_path.seconds),
-        path.join(" -> "),
-    );
-    let night = plan.forecasts.iter().find_map(|forecast| forecast.night.as_ref());
-    let [costs, done] = if night.is_some() { ["costs", "done"] } else { ["", ""] };
-    let rows = plan.forecasts.iter().map(|forecast| {
-        let night = forecast.night.as_ref();
-        [
-            format!("{:>4}", forecast.jobs),
-            short(forecast.seconds),
-            night.and_then(NightView::cost_range).unwrap_or_default(),
-            night.map(NightView::end_range).unwrap_or_default(),
-        ]
-    });
-    page += &terminal::table(["jobs", "takes", costs, done], rows);
-    let _ = writeln!(page, "more than {} does not help", counted(plan.enough_jobs, "job"));
-    for line in night.into_iter().flat_map(NightView::agent_lines) {
-        let _ = writeln!(page, "{}", visible(&line));
-    }
-    if night.is_none() {
-        page += match plan.pace.tasks {
-            0 => "no attempt has ended here, so costs and the end are not known\n",
-            _ => "too many tasks are open to foresee costs and the end\n",
-        };
-    }
-    let _ = writeln!(page, "\nin order, one at a time:");
-    let screen = terminal::stdout_width().unwrap_or(usize::MAX);
-    let width = plan.order.iter().take(shown).map(|task| task.id.as_str().len()).max();
-    let width = width.unwrap_or(0);
-    for task in plan.order.iter().take(shown) {
-        let (id, title) = (task.id.as_str(), visible(&task.title));
-        let line = format!("{:>8}  {id:<width$}  {title}", short(task.seconds));
-        let _ = writeln!(page, "{}", terminal::fit(&line, screen));
-    }
-    if plan.order.len() > shown {
-        let more = plan.order.len() - shown;
-        let _ = writeln!(page, "{:>8}  and {more} more; `--all` shows them", "");
-    }
-    page
-}
-
-fn pace(pace: &PaceView) -> String {
-    if !pace.is_known() {
-        return "lengths as estimated".to_owned();
-    }
-    let PaceView { factor, tasks } = pace;
-    let share = match *factor {
-        small if small < 0.1 => format!("1/{:.0} of", 1.0 / small.max(0.001)),
-        factor => format!("{factor:.2} times"),
-    };
-    format!("tasks take {share} their estimate (median of {tasks})")
 }

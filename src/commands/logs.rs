@@ -1,5 +1,5 @@
-//! `ralph logs`: the journal in plain words or as it is, and the output of agents; `ralph attach`: a
-//! running agent.
+//! `ralph logs`: the journal in plain words or as it is, and the output of agents. `ralph attach` is `ralph
+//! logs --follow --output`.
 
 mod listen;
 mod parts;
@@ -15,7 +15,7 @@ use crate::{
         journal::{Journal, JournalPosition},
         terminal::{self, Paint},
     },
-    cli::{AttachArgs, LogsArgs},
+    cli::LogsArgs,
     core::{
         diagnostic::nearest,
         event::{
@@ -44,20 +44,16 @@ pub fn run(invocation: &Invocation, options: &LogsArgs) -> Result<Exit> {
         return fail(Exit::Usage, "`--attempt` needs the task: `ralph logs ID --attempt N`");
     }
     let about = RecordFilter::new(task, options.attempt)?;
-    let shown = match (options.output, options.raw) {
-        (false, false) => journal(&workspace, options, &about),
-        (output, _) => listen::listen(
-            &workspace,
-            ListenOptions {
-                about,
-                form: if output { OutputForm::Readable } else { OutputForm::Raw },
-                lines: options.lines,
-                follow: options.follow,
-                attached: false,
-            },
-        ),
-    };
-    without_reader(shown)
+    if !options.output && !options.raw {
+        return without_reader(journal(&workspace, options, &about));
+    }
+    let form = if options.output { OutputForm::Readable } else { OutputForm::Raw };
+    let (follow, mut lines) = (options.follow, options.lines);
+    if options.output && follow {
+        lines = lines.or(Some(RECENT));
+        check_running(&workspace, &about)?;
+    }
+    without_reader(listen::listen(&workspace, ListenOptions { about, form, lines, follow }))
 }
 
 /// A reader that has seen enough is no error.
@@ -176,14 +172,15 @@ impl LogsPage {
     }
 }
 
-/// Follows the run until it ends or the user detaches. The run is not affected.
+/// The number of earlier lines that are shown before those of a running attempt.
+const RECENT: usize = 20;
+
+/// Checks that the wanted attempt runs.
 ///
 /// # Errors
 /// No attempt is running, or none at that task; errors of the disk.
-pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
-    let about = RecordFilter::new(options.id.as_deref(), None)?;
-    let (store, live) = look(&workspace)?;
+fn check_running(workspace: &Workspace, about: &RecordFilter) -> Result<()> {
+    let (store, live) = look(workspace)?;
     let history = store.history();
     if !live {
         let how = match Standing::of(history, live) {
@@ -211,16 +208,7 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
         };
         return fail(Exit::Error, message);
     }
-    without_reader(listen::listen(
-        &workspace,
-        ListenOptions {
-            about,
-            form: OutputForm::Readable,
-            lines: Some(options.lines),
-            follow: true,
-            attached: true,
-        },
-    ))
+    Ok(())
 }
 
 /// The interval for polling the journal.

@@ -35,7 +35,7 @@ enum ToolEffect {
 const TOOLS: [(&str, ToolEffect); 11] = [
     ("status", ToolEffect::Reads),
     ("dag-status", ToolEffect::Reads),
-    ("task-show", ToolEffect::Reads),
+    ("show", ToolEffect::Reads),
     ("diff", ToolEffect::Reads),
     ("plan", ToolEffect::Reads),
     ("check", ToolEffect::Reads),
@@ -53,15 +53,14 @@ const RUN_TOOLS: [(&str, ToolEffect); 4] = [
     ("resume", ToolEffect::Starts),
 ];
 /// The commands that are resources, and the argument of each.
-const RESOURCES: [(&str, &str); 8] = [
+const RESOURCES: [(&str, &str); 7] = [
     ("status", ""),
     ("report", ""),
     ("dag-status", ""),
     ("attempts", ""),
     ("review", ""),
     ("costs", ""),
-    ("task-show", "/{id}"),
-    ("show", "/{attempt}"),
+    ("show", "/{id}"),
 ];
 /// The tool whose findings are its result.
 const FINDER: &str = "check";
@@ -71,8 +70,8 @@ const SCHEME: &str = "ralph://";
 const INSTRUCTIONS: &str = "ralph runs coding agents, one per task, through the task graph of this \
     repository, unattended. Each agent sees only its task: give a task a description that stands alone, \
     the tasks it needs in `after`, and `verify` commands that fail without it; then call `check` with \
-    `strict`. `status` says how the run stands, who is needed and what to do next; `task-show` says why \
-    one task is parked or waits, and the resource `ralph://show/ID` has its newest attempt.";
+    `strict`. `status` says how the run stands, who is needed and what to do next; `show` says why \
+    one task is parked or waits, and what its attempts did.";
 
 /// The time limit of a command: longer than it waits for a lock.
 const LIMIT: Duration = Duration::from_secs(150);
@@ -195,11 +194,8 @@ mod tests {
         let words = |uri: &str| resource(uri).map(|call| call.arguments.join(" "));
         assert_eq!(words("ralph://status").as_deref(), Some("status --json"));
         assert_eq!(words("ralph://status/").as_deref(), Some("status --json"));
-        assert_eq!(words("ralph://task-show/a").as_deref(), Some("task-show --json -- a"));
         assert_eq!(words("ralph://show/--help").as_deref(), Some("show --json -- --help"));
-        for none in
-            ["", "status", "ralph://", "ralph://run", "ralph://task-show", "ralph://status/a"]
-        {
+        for none in ["", "status", "ralph://", "ralph://run", "ralph://show", "ralph://status/a"] {
             assert_eq!(words(none), None, "{none}");
         }
     }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, costs, graph, logs, review, status, task_editor};
+use super::{Invocation, attempts, costs, graph, logs, review, show, status};
 use crate::{
     adapters::{agent_output::Follow, journal::JournalPosition},
     cli::By,
@@ -156,7 +156,7 @@ impl PageData {
     /// # Errors
     /// An unknown task; an invalid graph; errors of the disk.
     pub(super) fn task(&self, id: &str) -> Result<Value> {
-        value(&task_editor::details(&self.workspace, self.log()?, id, self.now)?)
+        value(&show::task(&self.workspace, self.log()?, id, self.now)?)
     }
 
     /// An attempt, named like `a.2`.
@@ -164,7 +164,7 @@ impl PageData {
     /// # Errors
     /// An unknown attempt; errors of the disk.
     pub(super) fn attempt(&self, name: &str) -> Result<Value> {
-        value(&attempts::details(&self.workspace, self.log()?, name)?)
+        value(&show::attempt(&self.workspace, self.log()?, name)?)
     }
 
     /// The transcript of an attempt from a byte of its output on, by default its last part.
@@ -192,7 +192,7 @@ impl PageData {
     /// An unknown attempt or file; errors of the disk.
     pub(super) fn file(&self, name: &str, file: &str, from: Option<u64>) -> Result<Value> {
         self.with_attempt(name, |entry| {
-            let is_known = attempts::files(&self.workspace, entry).iter().any(|(it, _)| it == file);
+            let is_known = show::files(&self.workspace, entry).iter().any(|(it, _)| it == file);
             let path = self.workspace.log_folder().path(&format!("{}/{file}", entry.log));
             let Some(path) = path.filter(|_| is_known) else {
                 return Err(missing(format!("attempt `{name}` has no file `{file}`")));

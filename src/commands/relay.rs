@@ -28,11 +28,9 @@ fn is_relayed(command: &Command) -> bool {
         | Command::TaskBlock(_)
         | Command::Ask(_)
         | Command::Status(_)
-        | Command::Ls(_)
         | Command::Attempts(_)
         | Command::Show(_)
         | Command::Costs(_)
-        | Command::TaskShow(_)
         | Command::Plan(_)
         | Command::Graph(_) => true,
         Command::Note(options) => options.0.task().is_none(),

@@ -1,5 +1,5 @@
-//! `ralph status`, `ralph ls` and `ralph heartbeat`: how runs stand, from lock, journal and heartbeat; true
-//! also when no process is left to ask.
+//! `ralph status` and `ralph heartbeat`: how runs stand, from lock, journal and heartbeat; true also when
+//! no process is left to ask.
 
 mod run_report;
 
@@ -63,8 +63,10 @@ fn page(invocation: &Invocation, options: &StatusArgs, now: DateTime<Utc>) -> Re
     } else if report.run.name.is_some() {
         text_of_loop(&report.run, now)
     } else {
+        let loops = if options.run.is_none() { loops(invocation, now)? } else { String::new() };
         let rows = terminal::stdout_height().unwrap_or(ROWS);
-        drawn(&report.status(terminal::stdout_width(), rows, now), None)
+        let rows = rows.saturating_sub(loops.lines().count());
+        drawn(&report.status(terminal::stdout_width(), rows, now), None) + &loops
     })
 }
 
@@ -314,41 +316,29 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
 
 /// The heads of the columns.
 const HEAD: [&str; 7] =
-    ["name", "status", "iteration", "since", "last beat", "agent", "how it ended"];
-
-/// What the run over the graph is called; no loop can have this name.
-const GRAPH: &str = "(graph)";
+    ["loop", "status", "iteration", "since", "last beat", "agent", "how it ended"];
 
 /// How much of an agent's command line is shown, in columns.
 const AGENT: usize = 32;
 
-/// Lists them, the run over the graph first.
-///
-/// # Errors
-/// No repository; errors of the disk.
-pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
-    let mut views = Vec::new();
-    for workspace in invocation.all_loops()? {
+/// The table of the plain loops; empty if there are none.
+fn loops(invocation: &Invocation, now: DateTime<Utc>) -> Result<String> {
+    let mut rows = Vec::new();
+    for workspace in invocation.all_loops()?.into_iter().skip(1) {
         let (store, live) = look(&workspace)?;
-        let view = of_history(&workspace, store.history(), live, Utc::now())?;
+        let view = of_history(&workspace, store.history(), live, now)?;
         if !view.is_blank() {
-            views.push(view);
+            rows.push(loop_row(&view));
         }
     }
-    let text = if as_json {
-        terminal::json(&views)
-    } else if views.is_empty() {
-        "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
-    } else {
-        terminal::table(HEAD, views.iter().map(loop_row))
-    };
-    success(&text)
+    let is_blank = rows.is_empty();
+    Ok(if is_blank { String::new() } else { format!("\n{}", terminal::table(HEAD, rows)) })
 }
 
 fn loop_row(view: &RunView) -> [String; 7] {
-    let name = view.name.as_ref().map_or(GRAPH, TaskId::as_str);
+    let name = view.name.as_ref().map(ToString::to_string);
     [
-        name.to_owned(),
+        name.unwrap_or_default(),
         view.status.word().to_owned(),
         format!("{}/{}", view.iteration, view.limits.max_iterations),
         view.started_at.map_or(String::new(), full),

@@ -1,49 +1,36 @@
-//! Changes of the graph file by a person's command: checked and recorded; and
-//! `ralph task-show`: a task, its place in the graph and its attempts.
+//! Changes of the graph file by a person's command: checked and recorded.
 
 use std::{
-    fmt::Write as _,
     io::{self, Read},
     path::Path,
 };
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Utc};
-use serde_json::Value;
+use chrono::Utc;
 
 use super::{
-    Invocation,
-    attempts::{TextPage, table},
-    inside::SurroundingAttempt,
-    status::open_attempts as attempt_views,
-    success, with_view,
+    Invocation, inside::SurroundingAttempt, status::open_attempts as attempt_views, with_view,
 };
 use crate::{
-    adapters::terminal::{self, visible, visible_lines},
-    cli::TaskShowArgs,
+    adapters::terminal,
     core::{
-        diagnostic::{self, first_line},
+        diagnostic,
         event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::{
             edit::Unsupported,
-            task::{Priority, Status, TaskId},
+            task::{Status, TaskId},
         },
-        history::attempt_log::{AttemptLog, LogDetail},
     },
     project::{
         event_store::EventStore,
         graph_change::{change_text, create_file, record},
         graph_file::{Foreign, GraphFile, Write, with_status},
         import::exists,
-        workspace::{Workspace, checkout_graph, empty_graph, find, landing_branch, policy_for},
+        workspace::{Workspace, checkout_graph, empty_graph, find, landing_branch},
     },
     regular_file,
-    view::{
-        attempt::{MessageView, PastAttemptView},
-        lines::{clock, counted},
-        task::{DependencyView, TaskDetails, TaskFacts, TaskView},
-    },
+    view::{lines::clock, task::TaskView},
 };
 
 /// The graph and the journal, for a command that changes a task.
@@ -272,134 +259,4 @@ pub(super) fn read_text(invocation: &Invocation, path: &Path, most: u64) -> Resu
 /// The name of a path in messages.
 pub(super) fn shown(path: &Path) -> String {
     diagnostic::visible(&path.display().to_string()).into_owned()
-}
-
-/// The width of texts where there is no terminal.
-const WIDTH: usize = 100;
-/// How many tasks of each list are named.
-const NAMED: usize = 15;
-
-/// Shows a task.
-///
-/// # Errors
-/// An unknown task; errors of the disk.
-pub fn show(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
-    let log = workspace.attempt_log(LogDetail::of_name(&options.id))?;
-    let details = details(&workspace, &log, &options.id, Utc::now())?;
-    success(&if options.json { terminal::json(&details) } else { text(&details) })
-}
-
-/// Reads a task, with its attempts in the log.
-///
-/// # Errors
-/// An unknown task; an invalid graph; errors of the disk.
-pub(super) fn details(
-    workspace: &Workspace,
-    log: &AttemptLog,
-    typed: &str,
-    now: DateTime<Utc>,
-) -> Result<TaskDetails> {
-    let (file, store) = (workspace.graph()?, workspace.event_store()?);
-    let (id, number) = find(&file, typed)?;
-    let history = store.history();
-    let policy = policy_for(workspace, workspace.policy(), file.graph(), history)?;
-    let facts = TaskFacts {
-        file: file.name().to_owned(),
-        line: file.line_of(number),
-        verify: workspace.verify_of(file.graph().task(number)),
-        live: workspace.is_live(history)?,
-        open: attempt_views(workspace, history, now),
-        attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
-        messages: log.messages(&id).filter_map(MessageView::of).collect(),
-    };
-    with_view(workspace, &file, history, &policy, |view| TaskDetails::of(view, number, facts, now))
-}
-
-/// The page for people.
-fn text(details: &TaskDetails) -> String {
-    let width = terminal::stdout_width().unwrap_or(WIDTH);
-    let TaskDetails { task, file, line, fields, verify, .. } = details;
-    let mut page = TextPage::new(Some(width));
-    page.line("Task", task.id.as_str());
-    if task.title != task.id.as_str() {
-        page.line("Title", &task.title);
-    }
-    page.line("State", &task.state_text(Utc::now()));
-    page.line("Priority", &Priority(task.priority).to_string());
-    page.line("Defined in", &format!("{file}:{line}"));
-    for (name, value) in fields {
-        let value = plain(value);
-        if name != "description" && name != "status" && !visible(&value).is_empty() {
-            page.line(name, &value);
-        }
-    }
-    let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
-    page.list(&format!("Verify{origin}"), verify.iter().map(|it| first_line(it)));
-    page.list("Depends on", neighbors(&details.depends_on));
-    let heading = match details.unfinished_dependents {
-        0 => "Dependents".to_owned(),
-        count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
-    };
-    page.list(&heading, neighbors(&details.dependents));
-    let mut page = page.text;
-    if let Some(description) = fields.get("description").and_then(Value::as_str) {
-        let text = visible_lines(description);
-        let wrapped = |line: &str| {
-            let lines = terminal::wrap(line, width.saturating_sub(2)).into_iter().enumerate();
-            lines.map(|(at, line)| if at == 0 { line } else { line.trim_start().to_owned() })
-        };
-        page += "Description:\n";
-        for line in text.lines().flat_map(|line| wrapped(line).collect::<Vec<_>>()) {
-            let _ = writeln!(page, "{}", format!("  {line}").trim_end());
-        }
-    }
-    page + &attempts(details, width)
-}
-
-/// The table of attempts, with what was said between them.
-fn attempts(details: &TaskDetails, width: usize) -> String {
-    let TaskDetails { task, attempts, messages, .. } = details;
-    let mut text = match (attempts.len(), messages.len()) {
-        (0, 0) => return String::new(),
-        (0, _) => "Messages:\n".to_owned(),
-        _ => format!("Attempts (`ralph show {}` shows the newest):\n", task.id),
-    };
-    let table = table(attempts.iter().cloned());
-    let mut table = table.lines().map(|line| terminal::fit(line, width.saturating_sub(2)));
-    let heading = table.next().filter(|_| !attempts.is_empty());
-    let _ = heading.map(|line| writeln!(text, "  {line}"));
-    let mut messages = messages.iter().peekable();
-    let starts = attempts.iter().map(|attempt| Some(attempt.started_at)).chain([None]);
-    for start in starts {
-        while let Some(message) =
-            messages.next_if(|message| start.is_none_or(|start| message.at < start))
-        {
-            for line in terminal::wrap(&format!("    {}", visible(&message.line())), width) {
-                let _ = writeln!(text, "{line}");
-            }
-        }
-        let _ = table.next().map(|line| writeln!(text, "  {line}"));
-    }
-    text
-}
-
-/// The tasks next to it, each with its state.
-fn neighbors(tasks: &[DependencyView]) -> Vec<String> {
-    let shown = tasks.iter().take(NAMED).map(|task| format!("{} ({})", task.id, task.state.word()));
-    let more = tasks.len().saturating_sub(NAMED);
-    shown.chain((more > 0).then(|| format!("… and {more} more"))).collect()
-}
-
-/// A value of the graph file on one line.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_number()) => {
-            items.iter().map(plain).collect::<Vec<_>>().join(", ")
-        }
-        Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
-            value.to_string()
-        }
-    }
 }

@@ -25,11 +25,13 @@ const JOBS: [usize; 5] = [1, 2, 4, 8, 16];
 /// How many attempts must have completed tasks before their lengths count.
 const ENOUGH: usize = 3;
 
-/// What would happen if every attempt succeeded.
+/// What a run would come to.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlanView {
     /// The version of this shape.
     pub schema: u32,
+    /// The run that starts now, or the rest of the one that goes on; none if nothing is open.
+    pub night: Option<NightView>,
     /// The chain of tasks that bounds the time from below.
     pub critical_path: PathView,
     /// How long tasks take, relative to their estimates.
@@ -101,21 +103,18 @@ pub struct PlannedTask {
 }
 
 impl PlanView {
-    /// A plan for these numbers of attempts at once, or for the usual ones where there is none.
+    /// A plan for this number of attempts at once, or for the usual ones where there is none.
     pub fn of(
         view: &View<'_>,
-        jobs: Vec<usize>,
+        jobs: Option<usize>,
         (is_live, now): (bool, DateTime<Utc>),
     ) -> PlanView {
         let pace = PaceView::of(view);
         let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
         let path = view.critical_path(&length, now);
         let most = widest(view, &length, now);
-        let jobs: Vec<usize> = if jobs.is_empty() {
-            JOBS.into_iter().filter(|jobs| *jobs < most).chain([most]).collect()
-        } else {
-            jobs
-        };
+        let usual = || JOBS.into_iter().filter(|jobs| *jobs < most).chain([most]).collect();
+        let jobs: Vec<usize> = jobs.map_or_else(usual, |jobs| vec![jobs]);
         let forecast = |jobs: usize| ForecastView::of(view, jobs, &length, (is_live, now));
         let planned = |slot: &Slot| {
             let task = view.graph.task(slot.key.number);
@@ -124,6 +123,7 @@ impl PlanView {
         };
         PlanView {
             schema: VERSION,
+            night: NightView::of(view, is_live, now, Patience::Long),
             critical_path: PathView {
                 ids: path.iter().map(|number| view.graph.task(*number).id.clone()).collect(),
                 seconds: path.iter().map(|number| length(*number)).sum(),

@@ -531,7 +531,7 @@ fn an_attempt_ends_at_the_limit_that_its_usage_reaches() {
         trial.run(["run"]).code(2).stderr_has(reached);
         let ended = &trial.lines("interrupted")[0];
         assert_eq!(ended["outcome"], "cancelled");
-        trial.run(["task-show", "a"]).stdout_has("State: ready");
+        trial.run(["show", "a"]).stdout_has("State: ready");
         assert_eq!(
             trial.git(&["show", &format!("{}:work", ended["pinned"].as_str().unwrap())]),
             "work\n"
@@ -558,7 +558,7 @@ fn an_attempt_ends_at_the_cost_limit_of_its_task_and_others_go_on() {
         (trial.tasks("interrupted"), trial.tasks("completed")),
         (vec!["a".into()], vec!["b".into()])
     );
-    trial.run(["task-show", "a"]).stdout_has("cost limit reached: $0.90 spent");
+    trial.run(["show", "a"]).stdout_has("cost limit reached: $0.90 spent");
     trial.no_process_is_left();
 }
 

@@ -271,8 +271,8 @@ fn what_was_said_stands_between_the_attempts() {
     trial.run(["answer", "ask", "So:\nthe answer is blue"]);
     trial.run(["note", "--task", "ask", "Mind the door"]);
     trial.run(["run", "--task", "ask"]).code(0);
-    let text = trial.run(["task-show", "ask"]).out();
-    let (_, table) = text.split_once("the newest):\n").unwrap();
+    let text = trial.run(["show", "ask"]).out();
+    let (_, table) = text.split_once("Attempts:\n").unwrap();
     let marks = [
         "ask.1",
         "a person reset it",
@@ -289,7 +289,7 @@ fn what_was_said_stands_between_the_attempts() {
         let all = json["messages"].as_array().unwrap().iter();
         all.map(|it| it["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(kinds(&["task-show", "ask", "--json"]), "question reset question answer note");
+    assert_eq!(kinds(&["show", "ask", "--json"]), "question reset question answer note");
     assert_eq!(kinds(&["show", "ask.3", "--json"]), "answer note");
     let show = trial.run(["show", "ask"]).out();
     assert!(show.contains("Before it:\n") && !show.contains("After it:"), "{show}");

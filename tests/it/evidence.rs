@@ -446,7 +446,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     attempt when took verdict kept left
     a.1 [date] [time] [took] failed refs/ralph/a/1 1 commit, 1 file, +1 -0, 1 uncommitted
     ");
-    insta::assert_snapshot!(plain(&trial.run(["show", "a"]).whole()), @r"
+    insta::assert_snapshot!(plain(&trial.run(["show", "a.1"]).whole()), @r"
     exit code 0
     --- stdout ---
     Attempt: 1 at a
@@ -541,7 +541,7 @@ fn an_attempt_is_shown_with_the_end_of_its_output_as_attach_shows_it() {
     let last = (9..=20).map(|number| format!("check {number}"));
     let numbers: Vec<String> = std::iter::once("…".to_owned()).chain(last).collect();
     assert_eq!(below(&shown, "From the output of the failed verify command:"), numbers, "{shown}");
-    let json = trial.run(["show", "a", "--json"]).json();
+    let json = trial.run(["show", "a.1", "--json"]).json();
     assert_eq!((&json["verify_output"], &json["errors"]), (&json!(numbers), &json!(["why"])));
     // `ralph logs --output` prints what `ralph attach` printed.
     let logs = trial.run(["logs", "--output"]).out();

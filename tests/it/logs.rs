@@ -372,7 +372,7 @@ fn following_continues_in_a_new_journal() {
 fn a_follower_whose_reader_has_gone_ends() {
     let trial = TestProject::new().graph(TWO).agent("commit");
     trial.run(["run"]);
-    for words in ["logs -f", "logs -f --output"] {
+    for words in ["logs -f", "logs -f --raw"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 2");
         let mut shell = trial.process("sh");
         let mut pipe = shell.args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap();

@@ -290,8 +290,7 @@ fn invalid_arguments_start_no_loop() {
     trial
         .run(["status", "--name", "loop"])
         .code(1)
-        .stderr("ralph: error: there is no loop `loop`; `ralph ls` lists the loops\n");
-    trial.run(["ls"]).stdout("no loop yet; `ralph run` and `ralph loop` start one\n");
+        .stderr("ralph: error: there is no loop `loop`; `ralph status` lists the loops\n");
     assert!(!trial.state().exists() && !trial.root().join("logs").exists());
 }
 
@@ -411,7 +410,7 @@ fn a_paused_loop_goes_on_as_it_was() {
         .run(["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3", "--name", "docs"])
         .code(4)
         .stderr("ralph: error: paused; `ralph resume --name docs` continues\n");
-    trial.run(["status"]).stdout_has("Plain loops: docs; `ralph ls` shows them\n");
+    trial.run(["status"]).stdout_has("\ndocs  ");
     assert_eq!(trial.run(["status", "--name", "docs", "--json"]).json()["status"], "paused");
     trial.run(["resume", "--name", "docs"]).code(2);
     assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
@@ -556,10 +555,17 @@ fn loops_and_a_run_go_on_at_once() {
     let runs = [trial.start(["run"]), start("one"), start("two")];
     wait_for(&trial.sign("at-two"));
     let running = || {
-        let all = trial.run(["ls", "--json"]).json();
-        let of =
-            |loop_: &Value| (loop_["name"].clone(), loop_["attempts"].as_array().unwrap().len());
-        all.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+        let words = [
+            &["status", "--json"][..],
+            &["status", "--json", "--name", "one"],
+            &["status", "--json", "--name", "two"],
+        ];
+        let seen =
+            words.map(|words| trial.process(crate::support::RALPH).args(words).output().unwrap());
+        seen.map(|it| {
+            let view: Value = serde_json::from_slice(&it.stdout).unwrap_or_default();
+            (view["name"].clone(), view["attempts"].as_array().map_or(0, Vec::len))
+        })
     };
     let all = [(Value::Null, 1), (json!("one"), 1), (json!("two"), 1)];
     until("all work", || running() == all);
@@ -575,15 +581,13 @@ fn loops_and_a_run_go_on_at_once() {
     assert_eq!(trial.tasks("completed"), ["one"]);
     assert_eq!(lines(&trial, "one", "completed").len(), 1);
     assert_eq!(fs::read_to_string(trial.sign("in-two")).unwrap(), "two\n");
-    let shown = trial.run(["ls"]).out();
+    let shown = trial.run(["status"]).out();
     let shown: Vec<String> = shown
         .lines()
+        .skip_while(|line| !line.starts_with("loop "))
         .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
         .collect();
-    assert_eq!(
-        shown,
-        ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/3"]
-    );
+    assert_eq!(shown, ["loop status iteration", "one finished 1/2", "two finished 1/3"]);
     trial.no_process_is_left();
 }
 
@@ -641,14 +645,14 @@ fn what_an_agent_left_running_with_its_report_is_waited_for() {
 #[test]
 fn the_list_shows_crashed_loops() {
     let (trial, run) = gated("docs", "3");
-    let listed = || trial.run(["ls", "--json"]).json()[0].clone();
+    let listed = || trial.run(["status", "--name", "docs", "--json"]).json();
     let alive = listed();
     assert_eq!((&alive["name"], &alive["status"]), (&json!("docs"), &json!("running")));
     assert!(alive["last_beat_seconds"].is_u64() && alive["loop"]["max_failures"] == 5, "{alive}");
     run.kill();
     until("its guardian is gone", || listed()["status"] == "crashed");
-    let row = trial.run(["ls"]).out();
-    let row: Vec<&str> = row.lines().nth(1).unwrap().split_whitespace().take(3).collect();
+    let row = trial.run(["status"]).out();
+    let row: Vec<&str> = row.lines().last().unwrap().split_whitespace().take(3).collect();
     assert_eq!(row, ["docs", "crashed", "1/3"]);
     assert_eq!(listed()["last_beat_seconds"], Value::Null);
 }
@@ -659,8 +663,8 @@ fn a_loop_in_another_worktree_is_shown_as_elsewhere() {
     trial.git(&["worktree", "add", "-q", "../other"]);
     let other = trial.dir().join("other");
     let other = other.to_str().unwrap();
-    let row = trial.run(["-C", other, "ls"]).out();
-    assert!(row.lines().nth(1).is_some_and(|row| row.starts_with("docs  elsewhere  ")), "{row}");
+    let row = trial.run(["-C", other, "status"]).out();
+    assert!(row.lines().last().is_some_and(|row| row.starts_with("docs  elsewhere  ")), "{row}");
     let words = ["-C", other, "loop", "--name", "docs", "--max-iterations", "2", "--prompt-file"];
     let words = [&words[..], &["PROMPT.md", "--", "true"]].concat();
     trial.run(words).code(5);

@@ -183,7 +183,7 @@ fn a_task_that_an_agent_added_names_the_task_of_the_agent() {
         assert!(!text.contains("tess"), "{text}");
         let graph = trial.run(["dag-status", "--json"]).json();
         assert_eq!(graph["tasks"]["ready"][0]["added_by"], "plan", "{graph}");
-        assert_eq!(trial.run(["task-show", "docs", "--json"]).json()["added_by"], "plan");
+        assert_eq!(trial.run(["show", "docs", "--json"]).json()["added_by"], "plan");
         trial.run(["dag-status"]).stdout_has("  docs  waiting on parse; added by plan\n");
         trial.run(["status"]).stdout_has("; added by plan\n");
         trial.run(["run"]).graph_complete();

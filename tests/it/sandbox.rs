@@ -208,7 +208,7 @@ fn work_is_possible_inside() {
         assert!(said.contains("noted in"), "{said}");
         works("\"$RALPH\" note --for-all --tag build 'run make'");
         assert!(works("\"$RALPH\" status").contains("running"));
-        assert!(works("\"$RALPH\" task-show a").contains('a'));
+        assert!(works("\"$RALPH\" show a").contains('a'));
         works("\"$RALPH\" verify a");
         works(
             "for i in $(seq 12); do \"$RALPH\" ls > /dev/null || touch failed & done; wait; [ ! -e failed ]",

@@ -210,7 +210,7 @@ fn every_view_shows_the_slots_of_attempts() {
         .code(1)
         .stderr("ralph: error: no attempt at `c` is running; choose one of `a`, `b` with `ralph attach ID`\n");
     stays(&trial, "1", "attempt a.1 works in it; `ralph stop` ends the run after it");
-    let one = trial.start(["logs", "-f", "--output"]);
+    let one = trial.start(["logs", "-f", "--raw"]);
     until("it follows", || one.said().contains("not shown"));
     assert_eq!(one.said(), "also running, not shown: a (`--task a`)\n");
 

@@ -1,4 +1,4 @@
-//! `task-add` and `task-show`, on real files.
+//! `task-add` and `show`, on real files.
 
 use std::fs;
 
@@ -131,7 +131,7 @@ fn invalid_changes_are_refused_and_change_nothing() {
         (vec!["task-add", "T", "--set", "timeout=soon"], 65, "timeout"),
         (vec!["task-add", "T", "--set", "id=x"], 64, "cannot be set"),
         (vec!["task-edit", "lexer", "--title", "x"], 64, "edit `task-graph.yaml`"),
-        (vec!["task-show", "lexr"], 1, "did you mean `lexer`?"),
+        (vec!["show", "lexr"], 1, "did you mean `lexer`?"),
     ] {
         trial.run(words.clone()).code(code).stderr_has(reason);
         assert_eq!(trial.graph_text(), GRAPH, "{words:?}");
@@ -155,7 +155,7 @@ fn hostile_titles_and_descriptions_read_back() {
     let large = "many words, and more\n".repeat(500_000);
     trial.write("large.md", &large);
     trial.run(["task-add", "Large", "--description", "@large.md"]);
-    let details = trial.run(["task-show", "large", "--json"]).json();
+    let details = trial.run(["show", "large", "--json"]).json();
     assert_eq!(details["fields"]["description"].as_str(), Some(large.trim_end()));
     trial.write("bad.md", "a\u{0}b");
     trial
@@ -169,18 +169,18 @@ fn a_task_is_shown_with_its_place_in_the_graph() {
     let trial = project(GRAPH);
     trial.save("task-graph.yaml", &format!("{GRAPH}    description: all of it\n"));
     trial.run(["run", "--task", "lexer"]);
-    trial.run(["task-show", "docs"]).stdout(
+    trial.run(["show", "docs"]).stdout(
         "Task: docs\nState: waiting on parser\nPriority: P2\nDefined in: task-graph.yaml:11\n\
          Depends on:\n  parser (ready)\nDescription:\n  all of it\n",
     );
-    let text = trial.run(["task-show", "lexer"]).out();
+    let text = trial.run(["show", "lexer"]).out();
     assert!(text.contains("State: complete: at "), "{text}");
     assert!(
         text.contains("Dependents (2 tasks unfinished, also through others):\n  parser (ready)"),
         "{text}"
     );
     assert!(text.contains("lexer.1"), "{text}");
-    let details = trial.run(["task-show", "lexer", "--json"]).json();
+    let details = trial.run(["show", "lexer", "--json"]).json();
     assert_eq!(details["attempts"][0]["verdict"], "complete");
     assert_eq!(details["unfinished_dependents"], 2);
     assert_eq!(details["state"], "complete");

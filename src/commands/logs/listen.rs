@@ -1,5 +1,4 @@
-//! The output of agents, live or recorded, for `ralph logs --output`, `ralph logs --raw` and
-//! `ralph attach`.
+//! The output of agents, live or recorded, for `ralph logs --output` and `ralph logs --raw`.
 
 use std::{
     path::Path,
@@ -39,10 +38,15 @@ pub(super) struct ListenOptions {
     pub(super) form: OutputForm,
     /// The number of earlier lines to show.
     pub(super) lines: Option<usize>,
-    /// Whether to follow new output.
+    /// Whether to follow new output. In readable form, of the run until its end or a detach.
     pub(super) follow: bool,
-    /// Whether to stop at the end of the run, and to report a detach.
-    pub(super) attached: bool,
+}
+
+impl ListenOptions {
+    /// Whether a person is attached to the run.
+    fn is_attached(&self) -> bool {
+        self.follow && self.form == OutputForm::Readable
+    }
 }
 
 /// The form of the output.
@@ -65,7 +69,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
         listener.end_attempts(|_| true)?;
         return Ok(Exit::Success);
     }
-    let leaving = listener.wanted.attached.then(signal::receive).transpose()?;
+    let leaving = listener.wanted.is_attached().then(signal::receive).transpose()?;
     let mut looked = Instant::now();
     loop {
         match &leaving {
@@ -86,7 +90,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
         if listener.look()? {
             return Ok(Exit::Success);
         }
-        if listener.wanted.attached && looked.elapsed() > LIVES {
+        if listener.wanted.is_attached() && looked.elapsed() > LIVES {
             looked = Instant::now();
             if let Some(exit) = listener.is_over()? {
                 return Ok(exit);
@@ -158,7 +162,7 @@ impl<'a> Listener<'a> {
         // Prefer the newest attempt that is still running.
         let found = self.open.last().map(|started| (started.clone(), None)).or(found);
         // Do not attach to a finished attempt.
-        let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
+        let found = found.filter(|(_, end)| !self.wanted.is_attached() || end.is_none());
         match found {
             Some((started, end)) => {
                 let others = self.open.clone().into_iter();
@@ -177,7 +181,7 @@ impl<'a> Listener<'a> {
                 }
                 self.out.go_live()
             }
-            None if self.wanted.attached => {
+            None if self.wanted.is_attached() => {
                 self.out.go_live()?;
                 terminal::say("no attempt is running; waiting for the next one");
                 Ok(())
@@ -274,8 +278,10 @@ impl<'a> Listener<'a> {
         let Some(first) = others.first() else {
             return;
         };
-        let how = if self.wanted.attached { "ralph attach" } else { "--task" };
-        terminal::say(&format!("also running, not shown: {} (`{how} {first}`)", others.join(", ")));
+        terminal::say(&format!(
+            "also running, not shown: {} (`--task {first}`)",
+            others.join(", ")
+        ));
     }
 
     fn poll(&mut self) -> Result<()> {
@@ -300,7 +306,7 @@ impl<'a> Listener<'a> {
     /// Whether the output of all running attempts is shown, each line with its task.
     fn shows_all(&self) -> bool {
         let is_loop = self.workspace.place.name().is_some();
-        self.wanted.attached && self.wanted.about.task.is_none() && !is_loop
+        self.wanted.is_attached() && self.wanted.about.task.is_none() && !is_loop
     }
 
     /// Prints the journal line of a record, unless the output is raw.

@@ -306,9 +306,6 @@ impl RunReport {
     fn tail(&self, page: &mut ReportPage, fold: Fold) {
         let run = &self.run;
         let Some(run_id) = &run.run_id else {
-            if !run.loops.is_empty() {
-                page.text(None, &plain_loops(&run.loops));
-            }
             return;
         };
         let started = run.started_at.map_or(String::new(), |at| format!(", started {}", full(at)));
@@ -330,11 +327,6 @@ fn past_run(page: &mut ReportPage, shown: &RunView, run: &PastRunView) {
     let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
     let text = format!("Run {number}: {began}, {}", run.text());
     page.row(Style::Faint, &text, &format!("; {}", shown.command_of(number)));
-}
-
-fn plain_loops(loops: &[TaskId]) -> String {
-    let names: Vec<&str> = loops.iter().map(TaskId::as_str).collect();
-    format!("Plain loops: {}; `ralph ls` shows them", names.join(", "))
 }
 
 fn limits(run: &RunView) -> String {
