@@ -239,6 +239,7 @@ impl Runner {
             self.landing.follow(&mut self.core, busy)?;
             Ok(reason)
         });
+        let result = result.map(|reason| self.core.with_proofs(reason));
         let run = &self.core.journal.history().run;
         let view = self.core.view(&[]);
         let (why, exit) = self.core.end_of(&result);

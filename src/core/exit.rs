@@ -17,6 +17,8 @@ pub enum Exit {
     Waiting,
     /// Another `ralph` is running in this repository.
     Running,
+    /// All work has landed, and some of it is not proved.
+    NotProved,
     /// The command line is invalid.
     Usage,
     /// The graph, the configuration or a template is invalid.
@@ -43,6 +45,7 @@ impl Exit {
             Exit::Blocked => 3,
             Exit::Waiting => 4,
             Exit::Running => 5,
+            Exit::NotProved => 6,
             Exit::Usage => 64,
             Exit::Invalid => 65,
             Exit::Agent => 69,

@@ -15,7 +15,7 @@ use crate::{
     event::{Answer, AttemptResult, TipRed},
     graph::{TaskGraph, load::fields, task::Task},
     history::{History, Reopened},
-    proof::Proof,
+    proof::{Proof, ProofReason},
     reviewer::ReviewFinding,
     verdict::{CheckResult, Commit},
 };
@@ -421,9 +421,10 @@ pub fn tail(text: &str, limit: usize) -> &str {
 /// What a proof lacks; nothing of one that is good.
 fn weak_proof(proof: &Proof, ended: &AttemptResult) -> Option<Value> {
     let commands = ended.evidence.verify.iter().map(|check| &check.command).collect::<Vec<_>>();
-    let weakened = proof.outcome.weakens().then(|| proof.outcome.to_string());
+    let is_weaker = matches!(proof.reason, ProofReason::NoticesLess { .. });
+    let weakened = is_weaker.then(|| proof.reason.to_string());
     let facts = json!({ "green": proof.green(), "commands": commands, "weakened": weakened });
-    (!proof.outcome.is_good()).then_some(facts)
+    (!proof.is_good()).then_some(facts)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! or that never runs it, shows nothing.
 //!
 //! The verify commands passed on a tree. Controls are other trees on which they run again: without the
-//! source half of the change, with the tests and the settings of checks as they were, and with a
-//! statement that throws in every changed function.
+//! source half of the change, with a changed function emptied, with the tests as they were. What a
+//! control shows is the names of the tests that fail.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,7 +12,12 @@ use serde_json::Value;
 
 use policy::ProofPolicy;
 
-use crate::{default_value::is_default, glob::Glob, variants, verdict::CheckResult};
+use crate::{
+    default_value::is_default,
+    glob::Glob,
+    variants,
+    verdict::{CheckResult, first_names},
+};
 
 pub mod halves;
 pub mod plan;
@@ -26,6 +31,8 @@ pub mod tripwire;
 pub struct ProofSettings {
     /// The policy.
     pub policy: ProofPolicy,
+    /// Whether work lands only with its proof, also where the task says what the proof must show.
+    pub is_required: bool,
     /// The policy of tasks with a tag; of a task with several, the first one by name.
     pub tags: BTreeMap<String, ProofPolicy>,
     /// Files that are tests, where the guess is wrong.
@@ -34,6 +41,18 @@ pub struct ProofSettings {
     pub source: Vec<Glob>,
     /// The commands that run again, if not the verify commands.
     pub commands: Vec<String>,
+}
+
+impl ProofSettings {
+    /// The settings with a policy of a task, unless it has none.
+    #[must_use]
+    pub fn with(&self, policy: Option<ProofPolicy>) -> ProofSettings {
+        let policy = policy.unwrap_or(self.policy);
+        let asks = matches!(policy, ProofPolicy::Tests | ProofPolicy::Exercised);
+        let is_required =
+            policy == ProofPolicy::Require || (asks && self.policy == ProofPolicy::Require);
+        ProofSettings { policy, is_required, ..self.clone() }
+    }
 }
 
 /// The settings of proofs as they are written in full.
@@ -59,13 +78,13 @@ impl TryFrom<Value> for ProofSettings {
             return Ok(ProofSettings { policy: serde_json::from_value(value)?, ..Self::default() });
         }
         let WrittenProof { policy, tags, tests, source, commands } = serde_json::from_value(value)?;
-        Ok(ProofSettings { policy, tags, tests, source, commands })
+        Ok(ProofSettings { policy, tags, tests, source, commands, ..ProofSettings::default() })
     }
 }
 
 impl From<ProofSettings> for Value {
     fn from(settings: ProofSettings) -> Value {
-        let ProofSettings { policy, tags, tests, source, commands } = settings;
+        let ProofSettings { policy, tags, tests, source, commands, .. } = settings;
         let lists = tests.is_empty() && source.is_empty() && commands.is_empty();
         let is_plain = tags.is_empty() && lists;
         let written = WrittenProof { policy, tags, tests, source, commands };
@@ -78,57 +97,27 @@ impl From<ProofSettings> for Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlKind {
+    /// The work with a statement in each changed function that does nothing: tests that fail on it
+    /// fail now and then, or read the text of the source.
+    Inert,
     /// The work without its source half.
     WithoutSource,
-    /// The work with the tests that existed as they were.
-    OldTests,
-    /// The work with the settings and scripts of checks as they were.
-    OldChecks,
-    /// The work with a statement that throws in every changed function.
-    Tripwire,
-    /// The work with the same statement, which does not throw.
-    Inert,
-    /// The base itself.
-    Base,
-    /// The work itself once more: it shows whether a red control can be believed.
-    Again,
-    /// The work whose changed functions return at once, with nothing.
+    /// The work with changed functions that return at once, with a plausible value.
     Stub,
-    /// The work with the statement that throws in every function of the project.
+    /// The work with a statement in changed functions that throws and prints the number of its function.
+    Tripwire,
+    /// The work with all functions of the project emptied, or throwing in Rust.
     Broken,
-    /// The same, with the settings and scripts of checks as they were.
-    BrokenOldChecks,
-    /// The same, with the tests as they were, and none of the new ones.
-    BrokenOldTests,
+    /// The same, with the tests and the settings of checks as they were.
+    BrokenOld,
+    /// The work with the existing tests as they were.
+    OldTests,
 }
 
 impl ControlKind {
     /// The name in the names of log files.
     pub fn log_name(self) -> String {
         variants::names::<ControlKind>()[self as usize].replace('_', "-")
-    }
-
-    /// Whether all commands run on the tree, also after one that failed.
-    pub fn runs_all(self) -> bool {
-        self == ControlKind::OldChecks || (self.breaks_code() && self != ControlKind::Stub)
-    }
-
-    /// Whether a command that fails on the tree, as it should, says nothing of commands that fail now
-    /// and then.
-    fn breaks_code(self) -> bool {
-        match self {
-            ControlKind::Stub
-            | ControlKind::Broken
-            | ControlKind::BrokenOldChecks
-            | ControlKind::BrokenOldTests => true,
-            ControlKind::WithoutSource
-            | ControlKind::OldTests
-            | ControlKind::OldChecks
-            | ControlKind::Tripwire
-            | ControlKind::Inert
-            | ControlKind::Base
-            | ControlKind::Again => false,
-        }
     }
 }
 
@@ -146,267 +135,238 @@ pub enum ControlText {
 pub struct ControlResult {
     /// The tree.
     pub control: ControlKind,
-    /// The command that failed; none if all passed.
+    /// The changed functions that it asks about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<String>,
+    /// The command that failed, with a failed test if any has one; none if all passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub red: Option<CheckResult>,
-    /// Whether the output has the marker of the tripwire.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub marked: bool,
-    /// The number of tests that failed, if the runner says it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_tests: Option<u64>,
-    /// The number of tests that ran in all commands, if the runner says it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tests: Option<u64>,
-    /// Whether tests failed only because a name is not there.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub misses_names: bool,
-    /// Of a tree on which all commands run, those that passed.
+    /// The tests that failed, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub passed: Vec<String>,
+    pub failed: Vec<String>,
+    /// Whether a runner counts failed tests that it does not name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub is_cut: bool,
+    /// The number of tests that ran in all commands, if the runners say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<u64>,
+    /// Whether a test ran.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub has_tests: bool,
+    /// The functions that ran; only of a tripwire.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<String>,
     /// Wall time.
     pub duration_seconds: f64,
 }
 
-impl ControlResult {
-    /// The number of tests that failed; none if it is not known.
-    fn failures(&self) -> Option<u64> {
-        match self.red {
-            Some(_) => self.failed_tests,
-            None => self.tests.map(|_| 0),
+/// What a proof comes to, from the best. Only [`NotProved`](ProofOutcome::NotProved) needs a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProofOutcome {
+    /// Tests that fail without the work pass with it.
+    Proved,
+    /// The existing tests run what changed and still pass.
+    Exercised,
+    /// The checks do not notice the work, never run it, or notice less.
+    NotProved,
+    /// Documents, comments, settings that no check reads.
+    NothingToProve,
+}
+
+impl ProofOutcome {
+    /// Its words.
+    pub fn text(self) -> &'static str {
+        match self {
+            ProofOutcome::Proved => "proved",
+            ProofOutcome::Exercised => "exercised",
+            ProofOutcome::NotProved => "not proved",
+            ProofOutcome::NothingToProve => "nothing to prove",
         }
     }
 }
 
-/// What the controls show.
+/// Why a proof comes to its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum ProofOutcome {
-    /// The checks fail without the work and run it.
-    Proved {
-        /// The source files without which they fail.
-        files: usize,
-        /// The command that fails without them.
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum ProofReason {
+    /// Tests fail without the work, and if what it adds is emptied.
+    Noticed {
+        /// These tests.
+        tests: Vec<String>,
+        /// The command that runs them.
         command: String,
-        /// The number of tests that fail then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tests: Option<u64>,
-        /// How many files of existing tests no longer pass as they were.
-        #[serde(default, skip_serializing_if = "is_default")]
-        tests_changed: usize,
     },
-    /// The checks failed before the work, with the same tests, and pass with it.
-    Repaired,
-    /// All behavior is kept: the tests as they were pass, and run the changed code.
-    Kept,
-    /// The checks pass without the change.
+    /// Tests run all that changed, and pass as they did.
+    Run,
+    /// Only tests or settings of checks changed, and notice as much as before.
+    ChecksOnly {
+        /// What changed.
+        what: String,
+    },
+    /// Without the work a command fails, and names no failed test.
+    Unnamed {
+        /// The command.
+        command: String,
+    },
+    /// The tests pass without the change, or run these functions and pass if they are emptied.
     NotNoticed {
-        /// Whether they are known to run it.
-        runs: bool,
+        /// The functions; none for the whole change.
+        functions: Vec<String>,
     },
-    /// The checks call the new functions, and pass if these return nothing.
-    OnlyCalled,
-    /// The checks never run the changed code.
-    NeverRun,
+    /// No test runs it.
+    NeverRun {
+        /// The functions; none for the whole change.
+        functions: Vec<String>,
+    },
     /// No test ran.
     NoTest {
         /// The command.
         command: String,
     },
-    /// With the settings of checks as they were, a command fails.
-    ChecksChanged {
+    /// With the new tests and settings of checks, fewer tests run or fail if all code is broken.
+    NoticesLess {
         /// The changed files.
         files: Vec<String>,
-        /// The command.
-        command: String,
+        /// The tests that notice it no more.
+        tests: Vec<String>,
     },
-    /// With the new settings of checks, a command passes although all code is broken.
-    ChecksDisarmed {
-        /// The changed files.
-        files: Vec<String>,
-        /// The command.
-        command: String,
-    },
-    /// With the new settings of checks, fewer tests run.
-    ChecksNarrowed {
-        /// The changed files.
-        files: Vec<String>,
-        /// The number of tests that run with the old ones.
-        before: u64,
-        /// The number of tests that run now.
-        tests: u64,
-    },
-    /// With the new tests, fewer fail if all code is broken.
-    TestsWeakened {
-        /// The changed files.
-        files: Vec<String>,
-        /// The number of tests that fail of the old ones.
-        before: u64,
-        /// The number of tests that fail now.
-        tests: u64,
-    },
-    /// Only tests changed, and none of the new ones fails if all code is broken.
-    TestsNoticeNothing,
-    /// Existing tests were removed or are skipped, and no source changed with them.
-    TestsRemoved {
-        /// The files.
-        files: Vec<String>,
-    },
-    /// Work that was to keep all behavior does not: tests fail as they were.
+    /// The new tests pass even if all code is broken.
+    NoticesNothing,
+    /// Existing tests fail as they were.
     NotKept {
-        /// The command that fails.
-        command: String,
+        /// These tests.
+        tests: Vec<String>,
     },
-    /// Only comments of source files changed.
-    NoCode,
-    /// Nothing changed that a check could notice.
-    NotNeeded {
-        /// What changed, such as `documentation`.
-        what: String,
+    /// It takes back landed work of other tasks.
+    TakesBack {
+        /// These tasks.
+        tasks: Vec<String>,
+    },
+    /// The task asks for tests that fail without the work.
+    OnlyExercised {
+        /// What was shown.
+        why: String,
     },
     /// The controls did not run, or could not be read.
-    Skipped {
+    NotMade {
         /// Why.
         why: String,
+    },
+    /// Nothing changed that a check could notice.
+    NoCode {
+        /// What changed, such as `documentation`.
+        what: String,
     },
 }
 
 /// Why the controls of a proof did not run that its run had begun.
 const CUT_OFF: &str = "the run ended before";
 
-impl ProofOutcome {
+impl ProofReason {
     /// The controls did not run before the end of the run; the next run has them run.
-    pub fn cut_off() -> ProofOutcome {
-        ProofOutcome::Skipped { why: CUT_OFF.to_owned() }
+    pub fn cut_off() -> ProofReason {
+        ProofReason::NotMade { why: CUT_OFF.to_owned() }
     }
 
-    /// Whether it is [`cut_off`](ProofOutcome::cut_off).
+    /// Whether it is [`cut_off`](ProofReason::cut_off).
     pub fn is_cut_off(&self) -> bool {
-        matches!(self, ProofOutcome::Skipped { why } if why == CUT_OFF)
+        matches!(self, ProofReason::NotMade { why } if why == CUT_OFF)
     }
 
-    /// Whether the checks notice less since the work changed their settings.
-    pub fn weakens(&self) -> bool {
-        matches!(self, ProofOutcome::ChecksDisarmed { .. } | ProofOutcome::ChecksNarrowed { .. })
-    }
-
-    /// Whether the work may be called complete.
-    pub fn is_good(&self) -> bool {
+    /// The outcome.
+    pub fn outcome(&self) -> ProofOutcome {
         match self {
-            ProofOutcome::Proved { .. }
-            | ProofOutcome::Repaired
-            | ProofOutcome::Kept
-            | ProofOutcome::NotNeeded { .. } => true,
-            ProofOutcome::NotNoticed { .. }
-            | ProofOutcome::OnlyCalled
-            | ProofOutcome::NeverRun
-            | ProofOutcome::NoTest { .. }
-            | ProofOutcome::ChecksChanged { .. }
-            | ProofOutcome::ChecksDisarmed { .. }
-            | ProofOutcome::ChecksNarrowed { .. }
-            | ProofOutcome::TestsWeakened { .. }
-            | ProofOutcome::TestsNoticeNothing
-            | ProofOutcome::TestsRemoved { .. }
-            | ProofOutcome::NotKept { .. }
-            | ProofOutcome::NoCode
-            | ProofOutcome::Skipped { .. } => false,
+            ProofReason::Noticed { .. } => ProofOutcome::Proved,
+            ProofReason::Run | ProofReason::ChecksOnly { .. } | ProofReason::Unnamed { .. } => {
+                ProofOutcome::Exercised
+            }
+            ProofReason::NotNoticed { .. }
+            | ProofReason::NeverRun { .. }
+            | ProofReason::NoTest { .. }
+            | ProofReason::NoticesLess { .. }
+            | ProofReason::NoticesNothing
+            | ProofReason::NotKept { .. }
+            | ProofReason::TakesBack { .. }
+            | ProofReason::OnlyExercised { .. }
+            | ProofReason::NotMade { .. } => ProofOutcome::NotProved,
+            ProofReason::NoCode { .. } => ProofOutcome::NothingToProve,
         }
     }
+
+    /// Whether the work may be called complete without a person.
+    pub fn is_good(&self) -> bool {
+        self.outcome() != ProofOutcome::NotProved
+    }
 }
 
-/// How a proof begins, by the number of files of existing tests that fail as they were.
-fn tests_as_they_were(changed: usize) -> String {
-    let files = match changed {
-        0 => return "proved: ".to_owned(),
-        1 => "1 file of existing tests no longer passes as it was".to_owned(),
-        count => format!("{count} files of existing tests no longer pass as they were"),
-    };
-    format!("proved, tests changed: {files}; ")
-}
-
-impl fmt::Display for ProofOutcome {
+impl fmt::Display for ProofReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let some =
-            |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-        let named = |files: &[String]| files.join("`, `");
+        write!(f, "{}: ", self.outcome().text())?;
+        let named = |functions: &[String]| match functions {
+            [] => "the change".to_owned(),
+            some => first_names(some),
+        };
         match self {
-            ProofOutcome::Proved { files, command, tests, tests_changed } => {
-                f.write_str(&tests_as_they_were(*tests_changed))?;
-                let them = if *files == 1 { "it" } else { "them" };
-                let files = some(*files as u64, "source file");
-                let tests = tests.filter(|count| *count > 0);
-                let tests = tests.map(|count| format!(" ({})", some(count, "test")));
-                let tests = tests.unwrap_or_default();
-                write!(f, "without its {files} `{command}` fails{tests}, and passes with {them}")
+            ProofReason::Noticed { tests, command } => {
+                let tests = first_names(tests);
+                write!(f, "without the work {tests} would fail in `{command}`")
             }
-            ProofOutcome::Repaired => f.write_str("repaired: red before, green now"),
-            ProofOutcome::Kept => {
-                f.write_str("proved: the tests pass as they were, and run the changed code")
+            ProofReason::Run => f.write_str("tests run all that changed, and pass as before"),
+            ProofReason::ChecksOnly { what } => {
+                write!(f, "only {what} changed, and they notice as much as before")
             }
-            ProofOutcome::NotNoticed { runs: true } => {
-                f.write_str("not noticed: the checks pass without this change; they do run it")
+            ProofReason::Unnamed { command } => {
+                write!(f, "without the work `{command}` fails, but names no failed test")
             }
-            ProofOutcome::NotNoticed { runs: false } => {
-                f.write_str("not noticed: the checks pass without this change")
+            ProofReason::NotNoticed { functions } if functions.is_empty() => {
+                f.write_str("the tests pass without this change")
             }
-            ProofOutcome::OnlyCalled => f.write_str(
-                "not noticed: the checks call it, and pass even if it does nothing and returns nothing",
-            ),
-            ProofOutcome::NeverRun => f.write_str("unproved: the checks never run it"),
-            ProofOutcome::NoTest { command } => {
-                write!(f, "unproved: no test ran in `{command}`")
+            ProofReason::NotNoticed { functions } => {
+                write!(f, "tests run {}, and pass if it returns another value", named(functions))
             }
-            ProofOutcome::ChecksChanged { files, command } => {
-                let files = named(files);
-                write!(f, "checks changed: with the old `{files}` `{command}` fails")
-            }
-            ProofOutcome::ChecksDisarmed { files, command } => {
-                let files = named(files);
+            ProofReason::NeverRun { functions } => write!(f, "no test runs {}", named(functions)),
+            ProofReason::NoTest { command } => write!(f, "no test ran in `{command}`"),
+            ProofReason::NoticesLess { files, tests } => {
+                let what =
+                    if tests.is_empty() { "fewer tests run" } else { "it is noticed no more by" };
+                let tests = if tests.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {}", first_names(tests))
+                };
                 write!(
                     f,
-                    "checks changed: with the new `{files}` `{command}` passes even if all code is broken"
+                    "if all code is broken, with the new {} {what}{tests}",
+                    first_names(files)
                 )
             }
-            ProofOutcome::ChecksNarrowed { files, before, tests } => {
-                let (files, tests) = (named(files), some(*tests, "test"));
-                write!(f, "checks changed: with the new `{files}` only {tests} of {before} run")
+            ProofReason::NoticesNothing => {
+                f.write_str("the changed tests pass even if all code is broken")
             }
-            ProofOutcome::TestsWeakened { files, before, tests } => {
-                let fail = if *tests == 1 { "fails" } else { "fail" };
-                let (files, tests) = (named(files), some(*tests, "test") + " " + fail);
-                write!(
-                    f,
-                    "checks changed: if all code is broken, {tests}; with the old `{files}`, {before}"
-                )
+            ProofReason::NotKept { tests } => {
+                write!(f, "as they were, {} would fail", first_names(tests))
             }
-            ProofOutcome::TestsNoticeNothing => {
-                f.write_str("not noticed: the new tests pass even if all code is broken")
+            ProofReason::TakesBack { tasks } => {
+                write!(f, "it takes back the landed work of {}", first_names(tasks))
             }
-            ProofOutcome::TestsRemoved { files } => {
-                let files = named(files);
-                write!(
-                    f,
-                    "checks changed: tests were removed or are skipped in `{files}`, and no source changed"
-                )
+            ProofReason::OnlyExercised { why } => {
+                write!(f, "no test fails without the work, and the task asks for one ({why})")
             }
-            ProofOutcome::NotKept { command } => {
-                write!(f, "not kept: with the tests as they were `{command}` fails")
-            }
-            ProofOutcome::NoCode => {
-                f.write_str("nothing to prove: only comments of source files changed")
-            }
-            ProofOutcome::NotNeeded { what } => write!(f, "no proof needed: only {what} changed"),
-            ProofOutcome::Skipped { why } => write!(f, "not examined: {why}"),
+            ProofReason::NotMade { why } => f.write_str(why),
+            ProofReason::NoCode { what } => write!(f, "only {what} changed"),
         }
     }
 }
 
 /// The proof of the work of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenProofResult")]
 pub struct Proof {
-    /// What the controls show.
+    outcome: ProofOutcome,
+    /// Why it comes to its outcome.
     #[serde(flatten)]
-    pub outcome: ProofOutcome,
+    pub reason: ProofReason,
     /// The controls that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<ControlResult>,
@@ -414,38 +374,67 @@ pub struct Proof {
     pub duration_seconds: f64,
 }
 
-impl Proof {
-    /// What the controls that should have failed and passed say, for the next attempt.
-    pub fn green(&self) -> Vec<&'static str> {
-        let words = |it: &ControlResult| match it.control {
-            ControlKind::WithoutSource => Some("without the source half of the work"),
-            ControlKind::Tripwire if it.marked => Some(
-                "with a statement that throws in every function that the work changed: they run it, \
-                 and do not fail",
-            ),
-            ControlKind::Tripwire => Some(
-                "with a statement that throws in every function that the work changed: they run none",
-            ),
-            ControlKind::Stub => {
-                Some("with functions that return nothing in place of those that the work changed")
-            }
-            ControlKind::Broken => Some("with the code of the project broken, all of it"),
-            ControlKind::OldTests
-            | ControlKind::OldChecks
-            | ControlKind::Inert
-            | ControlKind::Base
-            | ControlKind::BrokenOldChecks
-            | ControlKind::BrokenOldTests
-            | ControlKind::Again => None,
+/// A proof as a journal has it, which may be older than its reasons.
+#[derive(Deserialize)]
+struct WrittenProofResult {
+    outcome: String,
+    #[serde(flatten)]
+    reason: Option<ProofReason>,
+    #[serde(default)]
+    controls: Vec<Value>,
+    duration_seconds: f64,
+}
+
+impl From<WrittenProofResult> for Proof {
+    fn from(written: WrittenProofResult) -> Proof {
+        let before = || match written.outcome.as_str() {
+            "proved" | "repaired" | "kept" => ProofReason::Run,
+            "not_needed" | "no_code" => ProofReason::NoCode { what: "no code".to_owned() },
+            other => ProofReason::NotMade { why: other.replace('_', " ") },
         };
-        let green = self.controls.iter().filter(|it| it.red.is_none());
-        let mut green: Vec<_> = green.filter_map(words).collect();
-        green.dedup();
-        green
+        let reason = written.reason.unwrap_or_else(before);
+        let controls =
+            written.controls.into_iter().filter_map(|it| serde_json::from_value(it).ok());
+        Proof::new(reason, controls.collect(), written.duration_seconds)
+    }
+}
+
+impl Proof {
+    /// A proof with its controls.
+    pub fn new(reason: ProofReason, controls: Vec<ControlResult>, duration_seconds: f64) -> Proof {
+        Proof { outcome: reason.outcome(), reason, controls, duration_seconds }
     }
 
     /// A proof without controls.
-    pub fn at_once(outcome: ProofOutcome) -> Proof {
-        Proof { outcome, controls: Vec::new(), duration_seconds: 0.0 }
+    pub fn at_once(reason: ProofReason) -> Proof {
+        Proof::new(reason, Vec::new(), 0.0)
+    }
+
+    /// What it comes to.
+    pub fn outcome(&self) -> ProofOutcome {
+        self.outcome
+    }
+
+    /// Whether the work may be called complete without a person.
+    pub fn is_good(&self) -> bool {
+        self.reason.is_good()
+    }
+
+    /// What the tests should have noticed and did not, for the next attempt.
+    pub fn green(&self) -> Vec<String> {
+        let words = |it: &ControlResult| {
+            Some(match it.control {
+                ControlKind::WithoutSource => "without the source half of the work".to_owned(),
+                ControlKind::Stub => {
+                    format!("with {} returning another value at once", first_names(&it.functions))
+                }
+                ControlKind::Broken => "with the code of the project broken, all of it".to_owned(),
+                ControlKind::Inert
+                | ControlKind::Tripwire
+                | ControlKind::BrokenOld
+                | ControlKind::OldTests => return None,
+            })
+        };
+        self.controls.iter().filter(|it| it.red.is_none()).filter_map(words).collect()
     }
 }

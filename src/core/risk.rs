@@ -94,8 +94,8 @@ impl WorkFacts<'_> {
         let evidence = self.evidence;
         let mut found = Vec::new();
         let mut add = |kind, why: String| found.push(Risk { kind, why });
-        if let Some(proof) = self.proof.filter(|proof| !proof.outcome.is_good()) {
-            add(RiskKind::Unproved, proof.outcome.to_string());
+        if let Some(proof) = self.proof.filter(|proof| !proof.is_good()) {
+            add(RiskKind::Unproved, proof.reason.to_string());
         }
         if evidence.verify.is_empty() {
             add(RiskKind::Unverified, "no verify command ran".to_owned());

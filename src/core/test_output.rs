@@ -8,7 +8,7 @@ mod nested;
 
 use std::collections::BTreeSet;
 
-use formats::{FORMATS, FailedTests, Format};
+use formats::{FORMATS, FailedTests, RunnerFormat};
 use regex_lite::Regex;
 
 /// What test runners say in the output of a command.
@@ -46,46 +46,8 @@ pub fn ran_none(output: &str) -> bool {
     TestRun::read(output).is_some_and(|run| run.is_empty())
 }
 
-/// Whether tests failed only because a name is not there that they use, such as an import, or is there
-/// twice, and none because of what it does.
-pub fn misses_names(output: &str) -> bool {
-    const NAMES: &[&str] = &[
-        "ImportError",                          // Python
-        "ModuleNotFoundError",                  //
-        "NameError: name ",                     //
-        "AttributeError: module ",              //
-        " object has no attribute ",            //
-        "Cannot find module",                   // JavaScript, TypeScript
-        "ERR_MODULE_NOT_FOUND",                 //
-        "does not provide an export named",     //
-        " is not defined",                      //
-        " is not a function",                   //
-        " is not a constructor",                //
-        "has no exported member",               //
-        "cannot find function",                 // Rust
-        "unresolved import",                    //
-        "no method named",                      //
-        "no function or associated item named", //
-        ": undefined: ",                        // Go
-        " has no field or method ",             //
-        " redeclared in this block",
-    ];
-    const OTHERS: &[&str] = &[
-        "AssertionError",
-        "E       assert",
-        "ERR_ASSERTION",
-        "DID NOT RAISE",
-        "Received:",
-        "'NoneType' object",
-        "panicked at",
-        "--- FAIL: ",
-    ];
-    let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
-    has(NAMES) && !has(OTHERS)
-}
-
 /// Reads an output as one of a format; none if it is of none.
-fn read_format(format: &Format, output: &str) -> Option<TestRun> {
+fn read_format(format: &RunnerFormat, output: &str) -> Option<TestRun> {
     // A pattern is slow: most outputs have none of the words.
     if !format.signs.iter().any(|sign| output.contains(sign))
         || find(format.seen, output).is_empty()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::AttemptResult,
     outcome::Outcome,
-    proof::Proof,
+    proof::{Proof, ProofOutcome},
     verdict::{Merge, Verdict},
 };
 
@@ -144,7 +144,8 @@ impl AttemptWorth {
         self.first += u32::from(is_first);
         self.first_done += u32::from(is_first && is_done);
         self.done += u32::from(is_done);
-        self.proved += u32::from(is_done && proof.is_some_and(|it| it.outcome.is_good()));
+        self.proved +=
+            u32::from(is_done && proof.is_some_and(|it| it.outcome() == ProofOutcome::Proved));
         self.sent_back += u32::from(ended.verdict == Verdict::Rejected);
     }
 }

@@ -228,7 +228,7 @@ settings! { @ [] []
     /// The text of such a promise; empty for none.
     promise_text: String = promise::TEXT.to_owned();
     /// Verify commands must fail without the source of the work: `report` it after landing,
-    /// `require` it before, ask that behavior is kept (`keep`), or `none`; or a mapping with
+    /// `require` it before, ask for `tests` or `exercised`, or `none`; or a mapping with
     /// `policy`, `tags` (policies by tag), `tests` and `source` (patterns as in `touches`), and
     /// `commands` in place of `verify`.
     #[schemars(with = "Value", extend("type" = ["string", "object"]))]

@@ -16,7 +16,6 @@ use crate::{
         executor::{Executor, LOCAL},
         exit::{Exit, Failure},
         graph::{TaskGraph, task::Task},
-        proof::policy::ProofPolicy,
         reviewer::ReviewWhen,
         select::Policy,
     },
@@ -140,8 +139,7 @@ pub fn review_gap(
 fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
     let proof = &workspace.config.proof;
     let needs = |task: &&Task| {
-        task.proof_settings(proof).policy == ProofPolicy::Require
-            && !workspace.verify_of(task).is_empty()
+        task.proof_settings(proof).is_required && !workspace.verify_of(task).is_empty()
     };
     let task = open(policy, graph.tasks()).into_iter().find(needs);
     let Some(task) = task.filter(|_| !workspace.config.is_isolated()) else { return Ok(()) };

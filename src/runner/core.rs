@@ -19,7 +19,7 @@ use crate::{
         event::{Event, RequestEvent, RunEvent, StopReason, StopRequest, record::Record},
         exit::{self, Exit},
         graph::task::TaskId,
-        proof::policy::ProofPolicy,
+        proof::ProofSettings,
         run::{OpenWork, Run, Situation, process_watch::GracePeriods},
         select::{Active, View},
         spend::{Budget, Reached, Spend},
@@ -51,6 +51,15 @@ impl RunCore {
         target.map_or(Ok(()), |it| open_reset(&self.cx.workspace, self.journal.history(), it))
     }
 
+    /// The reason of an end, or the tasks that are not proved if all of them are done.
+    pub(super) fn with_proofs(&self, reason: StopReason) -> StopReason {
+        let is_end = matches!(reason, StopReason::Complete | StopReason::SelectionComplete);
+        let (history, graph) = (self.journal.history(), self.graph.file.graph());
+        let tasks = history.unproved(graph, &self.cx.policy.filter).into_iter().cloned();
+        let tasks: Vec<_> = tasks.filter(|_| is_end).collect();
+        if tasks.is_empty() { reason } else { StopReason::NotProved(tasks) }
+    }
+
     /// The words and the code of an end.
     pub(super) fn end_of(&self, result: &Result<StopReason>) -> (String, Exit) {
         let reason = match result {
@@ -59,14 +68,11 @@ impl RunCore {
             Err(error) => return (fatal::summary(error), exit::of_error(error)),
         };
         let (history, graph) = (self.journal.history(), self.graph.file.graph());
-        let unproved = history.unproved(graph, &self.cx.policy.filter);
         let has_verify = |task| !self.cx.workspace.verify_of(task).is_empty();
         let repo = &self.cx.workspace.repo;
         let reverted = self.cx.target.as_ref().map(|it| reverted(repo, it, history, graph));
         let words = if let Some((id, by)) = reverted.iter().flatten().flatten().next() {
             StopReason::reverted(id, by)
-        } else if !unproved.is_empty() {
-            StopReason::unproved(&unproved)
         } else if history.run.completed > 0 && !graph.tasks().iter().any(has_verify) {
             format!("{}, and nothing was verified", reason.text(&Local))
         } else {
@@ -169,10 +175,10 @@ impl RunCore {
     }
 
     /// What the proof of the work of an attempt must show.
-    pub(super) fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
+    pub(super) fn proof_settings(&self, record: &AttemptRecord) -> ProofSettings {
         let task = task_of(self.graph.file.graph(), record);
         let settings = &self.cx.workspace.config.proof;
-        task.map_or(settings.policy, |task| task.proof_settings(settings).policy)
+        task.map_or_else(|| settings.clone(), |task| task.proof_settings(settings))
     }
 
     /// Detects that the machine slept or that the wall clock was set.

@@ -23,7 +23,7 @@ use crate::{
         event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
         fixed_limit,
         graph::task::{Status, TaskId},
-        proof::{Proof, ProofOutcome, policy::ProofPolicy},
+        proof::{Proof, ProofReason, policy::ProofPolicy},
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
@@ -38,13 +38,13 @@ use crate::{
 };
 
 /// Adds what is missing by a proof that was made before the work landed, and is not made again after that.
-pub(super) fn weigh(evidence: &mut Evidence, outcome: &ProofOutcome, is_required: bool) {
+pub(super) fn weigh(evidence: &mut Evidence, reason: &ProofReason, is_required: bool) {
     evidence.to_prove = false;
-    if outcome.weakens() {
+    if matches!(reason, ProofReason::NoticesLess { .. }) {
         let cure = "the task may do that with `proof: none`";
-        evidence.missing.push(format!("{outcome}; {cure}"));
-    } else if is_required && !outcome.is_good() {
-        evidence.missing.push(format!("its proof is missing: {outcome}"));
+        evidence.missing.push(format!("{reason}; {cure}"));
+    } else if is_required && !reason.is_good() {
+        evidence.missing.push(format!("its proof is missing: {reason}"));
     }
 }
 
@@ -206,9 +206,9 @@ impl Runner {
                 let dropped = scrutiny::dropped_side(collided, &evidence.takes_back);
                 evidence.missing.extend(dropped);
             }
-            let policy = self.core.proof_policy(record);
-            let is_first = policy == ProofPolicy::Require
-                || (policy != ProofPolicy::None && evidence.settings_changed);
+            let settings = self.core.proof_settings(record);
+            let is_first = settings.is_required
+                || (settings.policy != ProofPolicy::None && evidence.settings_changed);
             let is_proved = evidence.to_prove && is_first && record.slot.is_some();
             reviewer::note_gap(&self.core, record, evidence);
             let graph = self.core.graph.file.graph();
@@ -244,8 +244,9 @@ impl Runner {
         self.core.tell(facts)?;
         released?;
         let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
-        self.proofs.begin(&mut self.core, &record, self.hooks.ended.as_ref(), is_kept)?;
         close::return_files(&self.core.cx, &record, believed)?;
+        // Its controls make the folder of the attempt again, which is gone from here on.
+        self.proofs.begin(&mut self.core, &record, self.hooks.ended.as_ref(), is_kept)?;
         record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
         // While another process has the lock of the refs, the next attempt is early enough.
@@ -258,21 +259,21 @@ impl Runner {
         let (iteration, end) = self.proofs.ended(&self.core.cx.workspace, id, &proof);
         self.core.proves = self.proofs.any();
         self.slots.let_change();
-        let outcome = proof.outcome.clone();
+        let reason = proof.reason.clone();
         let event = CheckEvent::Proved { attempt: id.attempt, proof };
         self.core.emit(Some((&id.task_id, iteration)), event)?;
         let Some(mut end) = end else { return Ok(()) };
         let mut is_required = true;
         if let Some(record) = self.attempts.get(id) {
-            is_required = self.core.proof_policy(record) == ProofPolicy::Require;
+            is_required = self.core.proof_settings(record).is_required;
             let place = end.evidence.commits.last().map(|commit| commit.id.clone());
             close::return_from_controls(&self.core.cx.workspace, record, place.as_ref())?;
         }
-        let is_skipped = matches!(outcome, ProofOutcome::Skipped { .. });
+        let is_skipped = matches!(reason, ProofReason::NotMade { .. });
         if is_skipped && self.proofs.is_stopped() {
             return self.handle(Input::Postponed(id.clone()));
         }
-        weigh(&mut end.evidence, &outcome, is_required);
+        weigh(&mut end.evidence, &reason, is_required);
         let record = self.attempts.get(id).cloned();
         let next = record.map(|record| reviewer::begin(self, &record, end)).transpose()?;
         next.flatten().map_or(Ok(()), |next| self.handle(next))

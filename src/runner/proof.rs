@@ -23,12 +23,12 @@ use crate::{
         commit_id::CommitId,
         event::{CheckEvent, record::Record},
         graph::task::{Status, TaskId},
-        proof::{Proof, ProofOutcome, policy::ProofPolicy},
+        proof::{Proof, ProofReason},
         run::{
             command::{AttemptId, PendingResult},
             input::Input,
         },
-        verdict::{CheckResult, Verdict},
+        verdict::{CheckResult, Evidence, Verdict},
     },
     project::{attempt::AttemptRecord, config::Config, workspace::Workspace},
 };
@@ -92,7 +92,7 @@ impl RunProofs {
         id: &AttemptId,
         proof: &Proof,
     ) -> (u32, Option<Box<PendingResult>>) {
-        if !proof.outcome.is_cut_off() {
+        if !proof.reason.is_cut_off() {
             KeptProof::forget(workspace, id);
         }
         let at = self.active.iter().position(|proof| proof.task_id == id.task_id);
@@ -110,7 +110,7 @@ impl RunProofs {
             let last = past.last.as_ref().filter(|last| last.verdict == Verdict::Complete);
             let ended = last.map(|last| last.ended.read()).filter(|it| it.attempt == id.attempt);
             let is_open = past.awaits_proof == Some(id.attempt)
-                || past.proof.as_ref().is_some_and(|proof| proof.outcome.is_cut_off());
+                || past.proof.as_ref().is_some_and(|proof| proof.reason.is_cut_off());
             let status = core.graph.file.graph().status_of(&id.task_id);
             let (true, Some(ended), Some(Status::Complete), Some(slot)) =
                 (is_open, ended, status, &mut kept.record.slot)
@@ -121,9 +121,9 @@ impl RunProofs {
             slot.path = slots.free_slot(records, self.slots());
             let graph = core.graph.file.graph();
             let made = ProofSlot::of(&core.cx, graph, slots, &kept);
-            let verified = ended.evidence.verify.clone();
+            let evidence = ended.evidence.clone();
             // What hinders it may pass until the next run.
-            drop(made.map(|slot| self.start(core, &kept.record, &verified, None, Some(slot))));
+            drop(made.map(|slot| self.start(core, &kept.record, &evidence, None, Some(slot))));
         }
     }
 
@@ -134,7 +134,7 @@ impl RunProofs {
         let due = core.journal.history().unexamined().filter(|(id, _)| !is_made(id));
         let due: Vec<_> = due.map(|(id, attempt)| (id.clone(), attempt)).collect();
         for (id, attempt) in due {
-            let proof = Proof::at_once(ProofOutcome::cut_off());
+            let proof = Proof::at_once(ProofReason::cut_off());
             core.emit(Some((&id, 0)), CheckEvent::Proved { attempt, proof })?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl RunProofs {
         } else if self.active.len() >= WAITING {
             "other proofs are behind".to_owned()
         } else {
-            match self.start(core, record, &ended.evidence.verify, None, None) {
+            match self.start(core, record, &ended.evidence, None, None) {
                 Ok(()) => {
                     let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
                     let head = slot.and_then(|slot| head_of(&core.cx.workspace.repo, slot));
@@ -174,7 +174,7 @@ impl RunProofs {
                 Err((why, _)) => why,
             }
         };
-        let proof = Proof::at_once(ProofOutcome::Skipped { why });
+        let proof = Proof::at_once(ProofReason::NotMade { why });
         let event = CheckEvent::Proved { attempt: record.attempt, proof };
         core.emit(Some((&record.task_id, record.iteration)), event).map(drop)
     }
@@ -187,10 +187,10 @@ impl RunProofs {
         record: &AttemptRecord,
         end: PendingResult,
     ) -> Option<Input> {
-        let verified = end.evidence.verify.clone();
-        let (why, end) = self.start(core, record, &verified, Some(Box::new(end)), None).err()?;
+        let evidence = end.evidence.clone();
+        let (why, end) = self.start(core, record, &evidence, Some(Box::new(end)), None).err()?;
         let mut end = end?;
-        if core.proof_policy(record) == ProofPolicy::Require {
+        if core.proof_settings(record).is_required {
             end.evidence.missing.push(format!("its proof is missing: {why}"));
         }
         Some(Input::Judged(record.id(), end))
@@ -205,12 +205,12 @@ impl RunProofs {
         &mut self,
         core: &mut RunCore,
         record: &AttemptRecord,
-        verified: &[CheckResult],
+        evidence: &Evidence,
         end: Option<Box<PendingResult>>,
         fresh: Option<ProofSlot>,
     ) -> Result<(), (String, Option<Box<PendingResult>>)> {
         let (cx, graph) = (&core.cx, core.graph.file.graph());
-        let order = match ProofOrder::of(cx, graph, record, verified) {
+        let order = match ProofOrder::of(cx, graph, record, evidence) {
             Ok(order) => order,
             Err(why) => return Err((why, end)),
         };

@@ -22,19 +22,19 @@ use crate::{
         duration, fixed_limit,
         graph::TaskGraph,
         proof::{
-            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
+            ControlKind, ControlResult, ControlText, Proof, ProofReason, ProofSettings,
             halves::{Half, HalvesRule, is_own_code},
-            plan::{ChangedFile, ProofPlan, ProofSubject},
+            plan::{ChangedFile, Control, ProofPlan, ProofSubject},
             tripwire::Tripwire,
         },
-        test_output::{self, TestRun},
-        verdict::{CheckResult, Outcome},
+        test_output::TestRun,
+        verdict::{CheckResult, Evidence, Outcome},
     },
     project::attempt::AttemptRecord,
 };
 
 /// The shortest limit for a command of a control.
-const SHORTEST: Duration = Duration::from_secs(60);
+const SHORTEST: Duration = Duration::from_secs(10);
 
 /// A command of the controls.
 struct ControlCommand {
@@ -50,7 +50,7 @@ pub(super) struct ProofOrder {
     settings: ProofSettings,
     commands: Vec<ControlCommand>,
     verify: Vec<String>,
-    idle: Vec<String>,
+    takes_back: Vec<String>,
     runs: SideCommands,
     /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
     task_dir: PathBuf,
@@ -70,7 +70,7 @@ impl ProofOrder {
         cx: &RunContext,
         graph: &TaskGraph,
         record: &AttemptRecord,
-        verified: &[CheckResult],
+        evidence: &Evidence,
     ) -> Result<ProofOrder, String> {
         let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
         let slot = slot.ok_or("attempts work in the checkout")?;
@@ -88,20 +88,20 @@ impl ProofOrder {
                 .max(SHORTEST)
                 .min(config.verify_timeout)
         };
+        let verified = &evidence.verify;
         let verify: Vec<_> = verified.iter().map(|check| check.command.clone()).collect();
         let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
         let commands = commands.iter().map(|command| {
             let limit = limit(verified.iter().find(|check| check.command == *command));
             ControlCommand { command: command.clone(), limit }
         });
-        let idle = verified.iter().filter(|check| check.no_test).map(|it| it.command.clone());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(ProofOrder {
             main: cx.workspace.root().to_owned(),
             slot: slot.to_owned(),
             base: base.clone(),
             commands: commands.collect(),
-            idle: idle.collect(),
+            takes_back: evidence.takes_back.iter().map(ToString::to_string).collect(),
             verify,
             settings,
             runs,
@@ -129,30 +129,29 @@ impl ProofOrder {
     pub(super) fn carry_out(&self) -> Proof {
         let turn = self.turn.take();
         let (began, mut controls) = (Instant::now(), Vec::new());
-        let outcome = if self.turn.is_stopped() {
+        let reason = if self.turn.is_stopped() {
             Ok(self.stopped(began))
         } else {
             self.prove(began, &mut controls)
         };
         // Also what fails because it was stopped: the setup of a slot.
-        let outcome = outcome.unwrap_or_else(|error| {
+        let reason = reason.unwrap_or_else(|error| {
             if self.turn.is_stopped() { self.stopped(began) } else { not_made(&error) }
         });
         drop(turn);
-        let duration_seconds = duration::seconds(began.elapsed());
-        Proof { outcome, controls, duration_seconds }
+        Proof::new(reason, controls, duration::seconds(began.elapsed()))
     }
 
-    fn stopped(&self, began: Instant) -> ProofOutcome {
+    fn stopped(&self, began: Instant) -> ProofReason {
         if began.elapsed() < fixed_limit::proof() {
-            return ProofOutcome::cut_off();
+            return ProofReason::cut_off();
         }
         let why =
             format!("the limit of a proof ({}) was reached", duration::short(fixed_limit::proof()));
-        ProofOutcome::Skipped { why }
+        ProofReason::NotMade { why }
     }
 
-    fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofOutcome> {
+    fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofReason> {
         let main = Repo::discover(&self.main)?;
         if let Some(fresh) = &self.fresh {
             fresh.make(&self.main, &self.turn)?;
@@ -168,8 +167,8 @@ impl ProofOrder {
             rule: &rule,
             policy: self.settings.policy,
             tripwire: Tripwire::new(self.seed),
-            idle: &self.idle,
-            commands: self.verify.len(),
+            commands: &self.verify,
+            takes_back: &self.takes_back,
         };
         let all_code = || all_code(&tree, &head, all, &rule).map_err(|error| not_made(&error));
         let plan = match ProofPlan::of(subject, all_code) {
@@ -181,12 +180,14 @@ impl ProofOrder {
             fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
         }
         let log = tree.slot().head_log();
+        // Those in which a test ran with the work.
+        let mut commands: Vec<&ControlCommand> = self.commands.iter().collect();
         let outcome = loop {
-            let Some(kind) = plan.next(done) else { break plan.outcome(done) };
+            let Some(control) = plan.next(done) else { break plan.reason(done) };
             if self.is_over(began) {
                 break self.stopped(began);
             }
-            let files = plan.tree(kind).iter().map(|(path, file)| {
+            let files = control.tree.iter().map(|(path, file)| {
                 let text = match file {
                     ControlText::Base => None,
                     ControlText::Text(text) => Some(text.as_str()),
@@ -194,13 +195,13 @@ impl ProofOrder {
                 (path.as_str(), text)
             });
             let commit = tree.commits().variant(&head, &self.base, files)?;
-            self.wait_for_a_second(plan.tree(kind).keys());
+            self.wait_for_a_second(control.tree.keys());
             tree.slot().move_to(&commit)?;
-            let result = self.control(kind, done.len(), &plan.marker(), began);
+            let result = self.control((&plan, &control), done.len(), &mut commands, began);
             tree.integration().clean_up()?;
             match result {
                 Ok(result) => done.push(result),
-                Err(outcome) => break outcome,
+                Err(reason) => break reason,
             }
         };
         self.runs.end();
@@ -230,74 +231,83 @@ impl ProofOrder {
         }
     }
 
-    /// Runs the commands on the tree of a control that is checked out.
+    /// Runs the commands on the tree of a control that is checked out, up to one with a failed test. The
+    /// first control leaves out those in which no test ran.
     ///
     /// # Errors
-    /// They could not run, or were stopped: the outcome.
+    /// They could not run, or were stopped: the reason.
     fn control(
         &self,
-        kind: ControlKind,
+        (plan, control): (&ProofPlan, &Control),
         number: usize,
-        marker: &str,
+        commands: &mut Vec<&ControlCommand>,
         began: Instant,
-    ) -> Result<ControlResult, ProofOutcome> {
-        let started = Instant::now();
+    ) -> Result<ControlResult, ProofReason> {
+        let (started, name) = (Instant::now(), control.kind.log_name());
         let mut result = ControlResult {
-            control: kind,
+            control: control.kind,
+            functions: control.functions.clone(),
             red: None,
-            marked: false,
-            failed_tests: None,
-            tests: None,
-            misses_names: false,
-            passed: Vec::new(),
+            failed: Vec::new(),
+            is_cut: false,
+            ran: Some(0),
+            has_tests: false,
+            reached: Vec::new(),
             duration_seconds: 0.0,
         };
-        for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
-            let name = kind.log_name();
+        let (is_first, mut tested) = (control.kind == ControlKind::Inert, Vec::new());
+        for (at, given) in commands.iter().enumerate() {
+            let ControlCommand { command, limit } = given;
             let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
             let left = fixed_limit::proof().saturating_sub(began.elapsed());
             let goes_on = || !self.turn.is_stopped();
             let place = (self.main.as_path(), log);
             let (check, output) = self.runs.check(command, place, (*limit).min(left), goes_on);
-            let is_timed_out = matches!(check.outcome, Outcome::TimedOut { .. });
-            let is_cut = is_timed_out && *limit > left;
+            let is_late = matches!(check.outcome, Outcome::TimedOut { .. });
             if let Outcome::NotStarted { error } = check.outcome {
                 let why = format!("`{command}` did not start: {error}");
-                return Err(ProofOutcome::Skipped { why });
+                return Err(ProofReason::NotMade { why });
             }
-            if !is_cut && is_timed_out {
-                let why = format!("`{command}` took longer than {}", duration::short(*limit));
-                return Err(ProofOutcome::Skipped { why });
-            }
-            if is_cut || matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted) {
+            let is_ended = matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted);
+            if is_ended || (is_late && *limit > left) {
                 return Err(self.stopped(began));
             }
-            let is_marked = output.contains(marker);
             let run = TestRun::read(&output);
-            let tests = run.as_ref().and_then(|run| run.ran);
-            result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
-            // Of two that fail, the one that ran into the statement counts.
-            let counts = result.red.is_none() || (is_marked && !result.marked);
-            if check.is_green() && kind.runs_all() {
-                result.passed.push(command.clone());
-            } else if !check.is_green() && counts {
-                result.failed_tests = run.map(|run| run.failed.len() as u64);
-                result.misses_names = test_output::misses_names(&output);
+            let has_tests = run.as_ref().is_some_and(|run| !run.is_empty());
+            result.has_tests |= has_tests;
+            result.ran =
+                result.ran.zip(run.as_ref().and_then(|it| it.ran)).map(|(all, ran)| all + ran);
+            result.reached.extend(plan.reached(control, &output));
+            if has_tests {
+                tested.push(*given);
+            }
+            if check.is_green() {
+                continue;
+            }
+            let run = run.unwrap_or_default();
+            result.is_cut |= run.is_cut;
+            result.failed.extend(run.failed);
+            if is_late {
+                result.failed.push(format!("{command} (no end)"));
+            }
+            if result.red.is_none() || !result.failed.is_empty() {
                 result.red = Some(check);
             }
-            result.marked |= is_marked;
-            let is_enough = result.marked || kind != ControlKind::Tripwire;
-            if result.red.is_some() && !kind.runs_all() && is_enough {
+            let is_enough = !is_first && control.kind != ControlKind::Tripwire;
+            if is_enough && !result.failed.is_empty() {
                 break;
             }
+        }
+        if is_first && !tested.is_empty() {
+            *commands = tested;
         }
         result.duration_seconds = duration::seconds(started.elapsed());
         Ok(result)
     }
 }
 
-fn not_made(error: &anyhow::Error) -> ProofOutcome {
-    ProofOutcome::Skipped { why: format!("{error:#}") }
+fn not_made(error: &anyhow::Error) -> ProofReason {
+    ProofReason::NotMade { why: format!("{error:#}") }
 }
 
 /// The files that differ between two commits, with their texts.
@@ -308,8 +318,8 @@ fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<Ch
         let was_there = bytes[0].is_some();
         let [base, head] = bytes.map(|bytes| bytes.and_then(|it| String::from_utf8(it).ok()));
         let (old, new) = (base.as_deref().unwrap_or(""), head.as_deref().unwrap_or(""));
-        let (lines, has_lost) = changed_lines(old, new)?;
-        files.push(ChangedFile { path, base, head, was_there, lines, has_lost });
+        let lines = changed_lines(old, new)?;
+        files.push(ChangedFile { path, base, head, was_there, lines });
     }
     Ok(files)
 }

@@ -49,6 +49,7 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
         StopReason::Complete
         | StopReason::SelectionComplete
         | StopReason::Red(_)
+        | StopReason::NotProved(_)
         | StopReason::Limit(_)
         | StopReason::Provider { .. }
         | StopReason::Unreachable { .. }

@@ -400,6 +400,7 @@ fn words(view: &View<'_>, why: Option<&StopReason>) -> (String, Option<String>) 
         // A forecast does not call anything complete.
         StopReason::Complete | StopReason::SelectionComplete => ("all is done".to_owned(), None),
         StopReason::Red(_)
+        | StopReason::NotProved(_)
         | StopReason::Done { .. }
         | StopReason::Provider { .. }
         | StopReason::Unreachable { .. }

@@ -14,7 +14,7 @@ use crate::core::{
     proof::{ControlKind, ControlResult, Proof},
     risk::{self, Risk, WorkFacts},
     spend::dollars,
-    verdict::DiffStat,
+    verdict::{DiffStat, first_names},
 };
 
 /// All landed work that waits for a review.
@@ -105,9 +105,11 @@ impl ReviewItem {
 /// Whether the verify commands notice the work of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProofView {
-    /// The outcome in one word, as in the journal.
+    /// The outcome, as in the journal: `proved`, `exercised`, `not_proved` or `nothing_to_prove`.
     pub outcome: String,
-    /// The outcome in words.
+    /// The reason in one word.
+    pub reason: String,
+    /// The outcome and the reason in words.
     pub text: String,
     /// Whether the work may be called complete.
     pub is_good: bool,
@@ -120,8 +122,7 @@ pub struct ProofView {
 /// A run of the verify commands on another tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControlView {
-    /// The tree: `without_source`, `old_tests`, `old_checks`, `tripwire`, `inert`,
-    /// `base`, `again`, `stub`, `broken`, `broken_old_checks` or `broken_old_tests`.
+    /// The tree: `inert`, `without_source`, `stub`, `tripwire`, `broken`, `broken_old` or `old_tests`.
     pub control: String,
     /// What it showed, in words.
     pub text: String,
@@ -129,8 +130,10 @@ pub struct ControlView {
     pub red: Option<String>,
     /// The file with its output, relative to the repository.
     pub log: Option<String>,
-    /// Whether a changed function ran; only of a tripwire.
-    pub runs: bool,
+    /// The changed functions that it asks about.
+    pub functions: Vec<String>,
+    /// The tests that failed, by name.
+    pub failed: Vec<String>,
     /// Wall time.
     pub duration_seconds: f64,
 }
@@ -138,7 +141,8 @@ pub struct ControlView {
 impl ProofView {
     /// The view of a proof.
     pub fn of(proof: &Proof) -> ProofView {
-        let word = serde_json::to_value(&proof.outcome).unwrap_or_default();
+        let word = serde_json::to_value(proof).unwrap_or_default();
+        let word = |key: &str| word[key].as_str().unwrap_or_default().to_owned();
         let control = |it: &ControlResult| ControlView {
             control: serde_json::to_value(it.control)
                 .ok()
@@ -147,13 +151,15 @@ impl ProofView {
             text: control_text(it),
             red: it.red.as_ref().map(|red| red.command.clone()),
             log: it.red.as_ref().map(|red| red.log.clone()),
-            runs: it.marked,
+            functions: it.functions.clone(),
+            failed: it.failed.clone(),
             duration_seconds: it.duration_seconds,
         };
         ProofView {
-            outcome: word["outcome"].as_str().unwrap_or_default().to_owned(),
-            text: proof.outcome.to_string(),
-            is_good: proof.outcome.is_good(),
+            outcome: word("outcome"),
+            reason: word("reason"),
+            text: proof.reason.to_string(),
+            is_good: proof.is_good(),
             controls: proof.controls.iter().map(control).collect(),
             duration_seconds: proof.duration_seconds,
         }
@@ -162,26 +168,20 @@ impl ProofView {
 
 /// A control in words.
 fn control_text(control: &ControlResult) -> String {
+    let functions = first_names(&control.functions);
     let tree = match control.control {
-        ControlKind::WithoutSource => "without its source",
-        ControlKind::OldTests => "with the tests as they were",
-        ControlKind::OldChecks => "with the settings of checks as they were",
-        ControlKind::Tripwire => "with a statement that throws",
-        ControlKind::Inert => "with a statement that does not throw",
-        ControlKind::Base => "before the work",
-        ControlKind::Again => "the same work again",
-        ControlKind::Stub => "with functions that return nothing",
-        ControlKind::Broken => "with all code broken",
-        ControlKind::BrokenOldTests => "with all code broken and the tests as they were",
-        ControlKind::BrokenOldChecks => {
-            "with all code broken and the settings of checks as they were"
-        }
+        ControlKind::Inert => "with a statement that does nothing".to_owned(),
+        ControlKind::WithoutSource => "without its source".to_owned(),
+        ControlKind::Stub => format!("with {functions} emptied"),
+        ControlKind::Tripwire => format!("with a statement that throws in {functions}"),
+        ControlKind::Broken => "with all code broken".to_owned(),
+        ControlKind::BrokenOld => "with all code broken and the tests as they were".to_owned(),
+        ControlKind::OldTests => "with the tests as they were".to_owned(),
     };
-    let result = match (&control.red, control.marked) {
-        (Some(red), true) => format!("{red}, and ran the statement, {}", red.log),
-        (Some(red), false) => format!("{red}, {}", red.log),
-        (None, true) => "passed, although the statement ran".to_owned(),
-        (None, false) => "passed".to_owned(),
+    let result = match (&control.red, &control.failed[..]) {
+        (Some(red), []) => format!("{red} without a failed test, {}", red.log),
+        (Some(red), failed) => format!("{} failed, {}", first_names(failed), red.log),
+        (None, _) => "passed".to_owned(),
     };
     format!("{tree}: {result}, {}", length(control.duration_seconds))
 }

@@ -260,7 +260,9 @@ impl RunReport {
 
     /// How many tasks are open again, or new, since the run ended with a complete graph.
     fn open_since(&self) -> Option<usize> {
-        let was_complete = self.remaining == Some(0) && self.run.exit_code == Some(0);
+        let codes = [Exit::Success, Exit::NotProved].map(Exit::code);
+        let is_end = self.run.exit_code.is_some_and(|code| codes.contains(&code));
+        let was_complete = self.remaining == Some(0) && is_end;
         let left = self.left.as_ref().filter(|_| was_complete && !self.run.goes_on())?;
         Some(left.left()).filter(|open| *open > 0)
     }
@@ -288,7 +290,7 @@ impl RunView {
 
     /// Whether it ended without an attempt, because nothing could start.
     pub fn had_nothing_to_do(&self) -> bool {
-        let codes = [Exit::Success, Exit::Blocked, Exit::Waiting].map(Exit::code);
+        let codes = [Exit::Success, Exit::NotProved, Exit::Blocked, Exit::Waiting].map(Exit::code);
         let is_over = !self.goes_on() && !self.paused;
         is_over
             && (self.own_iterations(), self.completed) == (0, 0)

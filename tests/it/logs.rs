@@ -219,7 +219,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"by":"strong","obstacle":{"kind":"overloaded","until":"2026-11-20T22:45:03Z"}"#,
     ),
-    ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
+    (
+        "proved",
+        "a",
+        r#""attempt":1,"outcome":"not_proved","reason":"not_noticed","functions":["add"],"duration_seconds":2.0"#,
+    ),
     (
         "waiting_for_children",
         "a",

@@ -46,7 +46,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["core/prompt"]),
     ("nix", &["adapters/process/sandbox"]),
     ("petgraph", &["core/graph"]),
-    ("regex_lite", &["core/agents", "core/import/github", "core/import/markdown"]),
+    ("regex", &["core/redact"]),
+    (
+        "regex_lite",
+        &["core/agents", "core/import/github", "core/import/markdown", "core/test_output"],
+    ),
     ("rmcp", &["adapters/mcp"]),
     ("schemars", &["project/config", "view"]),
     (

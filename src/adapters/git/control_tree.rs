@@ -131,20 +131,18 @@ fn patch_of<'t>(old: &'t str, new: &'t str) -> Result<Patch<'t>> {
     patch.context("cannot compare two versions of a file")
 }
 
-/// The lines of a text that are not in an older one, counted from 0, with those beside a removed
-/// line; and whether lines of the older one were removed.
+/// The lines of a text that are not in an older one, counted from 0, with those beside a removed line.
 ///
 /// # Errors
 /// The error of libgit2.
-pub fn changed_lines(old: &str, new: &str) -> Result<(BTreeSet<usize>, bool)> {
+pub fn changed_lines(old: &str, new: &str) -> Result<BTreeSet<usize>> {
     let patch = patch_of(old, new)?;
-    let (mut lines, mut has_lost) = (BTreeSet::new(), false);
+    let mut lines = BTreeSet::new();
     for number in 0..patch.num_hunks() {
         let (hunk, _) = patch.hunk(number)?;
         let (start, length) = (hunk.new_start() as usize, hunk.new_lines() as usize);
         // Without new lines, the start is the line before.
         lines.extend(start.saturating_sub(1)..start.saturating_sub(1) + length.max(1));
-        has_lost |= hunk.old_lines() > 0;
     }
-    Ok((lines, has_lost))
+    Ok(lines)
 }

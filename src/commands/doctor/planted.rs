@@ -95,7 +95,7 @@ pub(super) fn notice(
         let is_reader = reads_only(command);
         // Code that cannot be compiled fails in a command that runs it, and needs no marker.
         let is_red = !is_green && !is_reader;
-        if is_red || String::from_utf8_lossy(&output).contains(&wire.marker()) {
+        if is_red || String::from_utf8_lossy(&output).contains(&wire.marker(0)) {
             return Ok(Notice::Noticed);
         }
         if is_reader { readers.push(*command) } else { runners.push(*command) }

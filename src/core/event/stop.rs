@@ -23,6 +23,8 @@ pub enum StopReason {
     SelectionComplete,
     /// All tasks have landed, but this command fails on the tip, and no task is to blame.
     Red(String),
+    /// All tasks have landed, but the work of these is not proved.
+    NotProved(Vec<TaskId>),
     /// The plain loop is complete.
     Done {
         /// The number of iterations.
@@ -104,6 +106,7 @@ impl StopReason {
             | StopReason::BaselineBroken(_)
             | StopReason::BadBase(_)
             | StopReason::Red(_) => Exit::Blocked,
+            StopReason::NotProved(_) => Exit::NotProved,
             StopReason::NeedsInput(_)
             | StopReason::MergeHeld(_)
             | StopReason::Paused(_)
@@ -159,12 +162,6 @@ impl StopReason {
 }
 
 impl StopReason {
-    /// The reason of a run that has done all tasks, of which these are not proved.
-    pub fn unproved(tasks: &[&TaskId]) -> String {
-        let names = tasks.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-        format!("all tasks have landed, without a proof of {names}")
-    }
-
     /// The reason of a run that has done all tasks, and of which a commit reverts the work of one.
     pub fn reverted(id: &TaskId, by: &CommitId) -> String {
         format!(
@@ -180,6 +177,10 @@ impl fmt::Display for StopReason {
         match self {
             StopReason::Complete => f.write_str("the graph is complete"),
             StopReason::SelectionComplete => f.write_str("selected tasks complete"),
+            StopReason::NotProved(tasks) => {
+                let names: Vec<String> = tasks.iter().map(|id| format!("`{id}`")).collect();
+                write!(f, "all tasks have landed; not proved: {}", names.join(", "))
+            }
             StopReason::Red(command) => write!(
                 f,
                 "all tasks have landed, but on a clean copy of the branch `{command}` fails"

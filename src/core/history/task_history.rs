@@ -146,7 +146,7 @@ impl TaskHistory {
     /// Whether its work has no proof, also because none was made; not once a person has completed or
     /// reset it.
     pub fn is_doubtful(&self) -> bool {
-        self.proof.as_ref().is_some_and(|proof| !proof.outcome.is_good())
+        self.proof.as_ref().is_some_and(|proof| !proof.is_good())
     }
 
     /// The question of the newest attempt, if it needs input; before the first, whether to run a task that

@@ -470,11 +470,11 @@ mod tests {
                 assert_eq!(rule.half(path), want, "{path}");
             }
         }
-        let given = r#"{"policy": "keep", "tests": ["src/*_it.py"], "source": ["spec/*.js"]}"#;
+        let given = r#"{"policy": "exercised", "tests": ["src/*_it.py"], "source": ["spec/*.js"]}"#;
         let given: ProofSettings = serde_json::from_str(given).expect("settings");
         let rule = HalvesRule::new(&given, (&[], &[]), &[]);
         assert_eq!((rule.half("src/a_it.py"), rule.half("spec/a.js")), (Half::Test, Half::Source));
-        let tagged = r#"{"policy": "none", "tags": {"core": "require", "docs": "keep"}}"#;
+        let tagged = r#"{"policy": "none", "tags": {"core": "require", "docs": "exercised"}}"#;
         let tagged: ProofSettings = serde_json::from_str(tagged).expect("settings");
         let policy = |tags: &[&str], proof| {
             let task = Task::new(TaskId::new("a").expect("an id"));

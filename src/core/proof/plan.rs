@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
-    broken, broken_old_tests, changes_tests, has_code_change, is_conftest, is_in_functions,
-    loses_lines, of_its_time, old_checks, old_tests, skips_more, weakened, wired, without_source,
+    broken, broken_old, changes_tests, functions, has_code_change, has_lost_functions, old_checks,
+    old_tests, test_text, unreadable, wired, without_source,
 };
 
 use super::{
-    ControlKind, ControlResult, ControlText, ProofOutcome,
+    ControlKind, ControlResult, ControlText, ProofReason,
     halves::{Half, HalvesRule},
     policy::ProofPolicy,
     source_code::{
@@ -17,9 +17,15 @@ use super::{
     },
     tripwire::Tripwire,
 };
-use crate::verdict::CheckResult;
+use crate::verdict::{Outcome, first_names};
 
 mod trees;
+
+/// The most groups of new functions that are emptied, each in a control.
+const GROUPS: usize = 4;
+
+/// The most controls with a statement that throws: a function may hide another.
+const WIRES: usize = 3;
 
 /// A changed file.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +40,6 @@ pub struct ChangedFile {
     pub was_there: bool,
     /// The lines of the work that changed, counted from 0.
     pub lines: BTreeSet<usize>,
-    /// Whether lines of the base are not in the work.
-    pub has_lost: bool,
 }
 
 impl ChangedFile {
@@ -70,70 +74,64 @@ pub struct ProofSubject<'a> {
     pub policy: ProofPolicy,
     /// The statement that throws.
     pub tripwire: Tripwire,
-    /// The verify commands that ran no test.
-    pub idle: &'a [String],
-    /// The number of all verify commands.
-    pub commands: usize,
+    /// The verify commands.
+    pub commands: &'a [String],
+    /// The tasks whose landed work it takes back.
+    pub takes_back: &'a [String],
 }
 
-/// The tree of the work itself.
-static UNCHANGED: ControlTree = ControlTree::new();
+/// A function that work adds or changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FunctionSite {
+    path: String,
+    name: String,
+    /// Its place among the functions of its file.
+    place: usize,
+    /// Whether the base has no function of its name.
+    is_new: bool,
+}
 
 /// What the controls of a change are.
 #[derive(Clone, Debug)]
 pub struct ProofPlan {
     policy: ProofPolicy,
-    source: Vec<String>,
-    /// Whether a test or a setting of checks changed.
-    checks_changed: bool,
+    source: Vec<ChangedFile>,
+    commands: Vec<String>,
+    /// The functions that are asked.
+    sites: Vec<FunctionSite>,
+    /// Those that are emptied at once.
+    groups: Vec<Vec<FunctionSite>>,
+    /// Whether code changed, and not only tests and settings of checks.
+    has_code: bool,
+    /// Whether a test changed.
+    has_tests: bool,
     without_source: ControlTree,
     old_tests: ControlTree,
-    old_checks: ControlTree,
-    /// All that changed as it was.
-    base: ControlTree,
-    wires: [ControlTree; 2],
-    /// The changed functions return at once; nothing if more changed than functions.
-    stub: ControlTree,
     /// All code is broken; nothing if neither settings of checks nor existing tests changed.
     broken: ControlTree,
-    broken_old_checks: ControlTree,
-    /// Nothing if code changed and no existing test.
-    broken_old_tests: ControlTree,
-    /// Whether a `conftest.py` changed.
-    has_conftest: bool,
-    /// The existing files of tests of which lines went.
-    lost: Vec<String>,
+    broken_old: ControlTree,
+    /// The changed code of languages whose functions are not known.
+    unreadable: ControlTree,
     tripwire: Tripwire,
-    /// The commands that ran no test.
-    idle: Vec<String>,
-    /// The files of tests in which more tests are left out than before.
-    skipped: Vec<String>,
-    /// The existing files of tests that are gone.
-    gone: Vec<String>,
-    /// The files that `old_checks` is about.
+    /// The tests of the work.
+    test_text: String,
+    /// Whether a function went, whose tests may go with it.
+    has_lost_functions: bool,
+    /// The existing tests and settings of checks that changed.
     check_files: Vec<String>,
-    /// The files that `old_tests` is about.
-    test_files: Vec<String>,
-    /// Whether all of them belong to tests.
-    is_of_tests: bool,
-    /// What a change without code shows, if the existing tests pass as they were.
-    otherwise: Option<ProofOutcome>,
+    /// What changed besides code.
+    what: &'static str,
 }
 
-/// The last result of a control that is red each time, and the command that failed.
-fn red_of(done: &[ControlResult], kind: ControlKind) -> Option<(&ControlResult, &CheckResult)> {
-    let mut all = done.iter().filter(|it| it.control == kind);
-    let is_red = all.clone().all(|it| it.red.is_some());
-    let last = all.next_back().filter(|_| is_red)?;
-    Some((last, last.red.as_ref()?))
-}
-
-fn paths(files: &[&ChangedFile], of: fn(&ChangedFile) -> bool) -> Vec<String> {
-    files.iter().filter(|it| of(it)).map(|it| it.path.clone()).collect()
-}
-
-fn skipped(why: &str) -> ProofOutcome {
-    ProofOutcome::Skipped { why: why.to_owned() }
+/// A control that is to run: its tree and the functions that it asks about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Its kind.
+    pub kind: ControlKind,
+    /// The functions.
+    pub functions: Vec<String>,
+    /// The files that differ from the work.
+    pub tree: ControlTree,
 }
 
 impl ProofPlan {
@@ -144,332 +142,415 @@ impl ProofPlan {
     /// The outcome, if no control is needed; that of `all_code`.
     pub fn of(
         subject: ProofSubject<'_>,
-        all_code: impl FnOnce() -> Result<Vec<(String, String)>, ProofOutcome>,
-    ) -> Result<ProofPlan, ProofOutcome> {
-        let ProofSubject { files, rule, policy, tripwire, idle, .. } = subject;
+        all_code: impl FnOnce() -> Result<Vec<(String, String)>, ProofReason>,
+    ) -> Result<ProofPlan, ProofReason> {
+        let ProofSubject { files, rule, policy, tripwire, commands, takes_back } = subject;
+        if !takes_back.is_empty() {
+            return Err(ProofReason::TakesBack { tasks: takes_back.to_vec() });
+        }
         let of = |half: Half| -> Vec<&ChangedFile> {
             files.iter().filter(|file| rule.half(&file.path) == half).collect()
         };
         let (source, tests, checks) = (of(Half::Source), of(Half::Test), of(Half::Check));
         let code: Vec<_> = source.iter().copied().filter(|it| has_code_change(it)).collect();
-        let mut old_tests = old_tests(&tests, &source);
-        let mut old_checks = old_checks(&checks);
-        let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
-        let is_of_tests = check_files.is_empty();
-        check_files.extend(paths(&tests, is_conftest));
-        let has_conftest = check_files.len() > old_checks.len();
-        if has_conftest {
-            old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
+        let (old_tests, old_checks) = (old_tests(&tests, &source), old_checks(&checks));
+        let has_tests = !tests.is_empty() || source.iter().any(|it| changes_tests(it));
+        let what = match (has_tests, checks.is_empty()) {
+            (true, true) => "tests",
+            (true, false) => "tests and settings of checks",
+            (false, false) => "settings and scripts of checks",
+            (false, true) if !source.is_empty() => "comments of source files",
+            (false, true) => "documentation and other files",
+        };
+        if code.is_empty() && !has_tests && old_checks.is_empty() {
+            let why = ProofReason::NoCode { what: what.to_owned() };
+            let wants = policy == ProofPolicy::Tests;
+            return Err(if wants {
+                ProofReason::OnlyExercised { why: why.to_string() }
+            } else {
+                why
+            });
         }
-        let checks_tests = !tests.is_empty() || source.iter().any(|it| changes_tests(it));
-        let mut otherwise = None;
-        if code.is_empty() {
-            let files = weakened(&tests, &source);
-            if !files.is_empty() {
-                return Err(ProofOutcome::TestsRemoved { files });
-            }
-            let outcome = Self::without_code(&tests, &checks, &source);
-            if old_tests.is_empty() && old_checks.is_empty() && !checks_tests {
-                return Err(outcome);
-            }
-            otherwise = Some(outcome);
-        } else {
-            if !idle.is_empty() && idle.len() == subject.commands {
-                let command = idle.first().cloned().unwrap_or_default();
-                return Err(ProofOutcome::NoTest { command });
-            }
-            old_tests.retain(|path, _| !check_files.contains(path));
-        }
-        let checks_changed = checks_tests || !old_checks.is_empty();
-        let edits_tests = !old_tests.is_empty();
-        let weighs_tests = edits_tests || (otherwise.is_some() && checks_tests);
-        let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
-        let stubbed = if code.iter().all(|it| is_in_functions(it)) { &code[..] } else { &[] };
-        let is_weighed = weighs_tests || !old_checks.is_empty();
-        let broken = if is_weighed { broken(&all_code()?, tripwire) } else { ControlTree::new() };
-        let weighed = if weighs_tests { &broken } else { &UNCHANGED };
-        let others = of(Half::Other).into_iter().filter(|it| match otherwise {
-            // Data and its test may change together.
-            Some(_) => edits_tests,
-            None => it.was_there && !checks_changed,
-        });
+        let weighs = !old_tests.is_empty() || !old_checks.is_empty() || code.is_empty();
+        let broken = if weighs { broken(&all_code()?, tripwire) } else { ControlTree::new() };
+        let check_files = old_tests.keys().chain(old_checks.keys()).cloned().collect();
+        let sites = functions(&code);
         Ok(ProofPlan {
             policy,
-            source: paths(&code, |_| true),
-            checks_changed,
+            commands: commands.to_vec(),
+            groups: groups(&sites),
+            sites,
+            has_code: !code.is_empty(),
+            has_tests,
             without_source: without_source(&source),
-            test_files: old_tests.keys().cloned().collect(),
-            // What a test compares with may be a file of any kind.
-            old_tests: others
-                .map(|it| (it.path.clone(), ControlText::Base))
-                .chain(old_tests)
-                .collect(),
-            broken_old_tests: broken_old_tests(weighed, &tests, &source, tripwire),
-            broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
+            broken_old: broken_old(&broken, &tests, &source, &old_checks, tripwire),
             broken,
-            has_conftest,
-            lost: paths(&tests, loses_lines),
-            old_checks,
-            base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
-            wires,
-            stub: wired(stubbed, tripwire.stub()),
+            old_tests,
+            unreadable: unreadable(&code),
             tripwire,
-            idle: idle.to_vec(),
-            skipped: paths(&tests, skips_more),
-            gone: paths(&tests, |it| it.was_there && it.head.is_none()),
+            test_text: test_text(&tests, &source),
+            has_lost_functions: has_lost_functions(&source),
             check_files,
-            is_of_tests,
-            otherwise,
+            what,
+            source: code.into_iter().cloned().collect(),
         })
     }
 
-    /// The outcome of a change without code.
-    fn without_code(
-        tests: &[&ChangedFile],
-        checks: &[&ChangedFile],
-        source: &[&ChangedFile],
-    ) -> ProofOutcome {
-        let tests_in_source = source.iter().any(|it| changes_tests(it));
-        let what = match (tests.is_empty() && !tests_in_source, checks.is_empty()) {
-            (true, true) if !source.is_empty() => return ProofOutcome::NoCode,
-            (true, true) => "documentation and other files",
-            (true, false) => "settings and scripts of checks",
-            (false, true) => "tests",
-            (false, false) => "tests and settings of checks",
-        };
-        ProofOutcome::NotNeeded { what: what.to_owned() }
-    }
-
     /// The control that follows these; none if they are enough.
-    pub fn next(&self, done: &[ControlResult]) -> Option<ControlKind> {
-        let of = |kind| done.iter().filter(move |it| it.control == kind);
-        if of(ControlKind::Again).any(|it| it.red.is_some()) {
+    pub fn next(&self, done: &[ControlResult]) -> Option<Control> {
+        let has = |kind| done.iter().any(|it| it.control == kind);
+        let with = |kind, tree: &ControlTree| {
+            Some(Control { kind, functions: Vec::new(), tree: tree.clone() })
+        };
+        if !has(ControlKind::Inert) {
+            let sites: Vec<&FunctionSite> = self.sites.iter().collect();
+            return with(ControlKind::Inert, &self.wired(&sites, self.tripwire.inert()));
+        }
+        let results = ProofResults { plan: self, done };
+        if results.lacks_tests() {
             return None;
         }
-        // The work itself is asked after the first red control, and after the last: in between, those
-        // that are red are asked twice. Checks that fail now and then would prove anything.
-        let is_doubtful =
-            |it: &ControlResult| it.red.is_some() && !it.marked && !it.control.breaks_code();
-        let is_red = done.iter().any(is_doubtful);
-        if is_red && of(ControlKind::Again).next().is_none() {
-            return Some(ControlKind::Again);
+        if self.has_code && !has(ControlKind::WithoutSource) {
+            return with(ControlKind::WithoutSource, &self.without_source);
         }
-        // Those that are questioned again if they are red.
-        let is_due = |kind| match of(kind).count() {
-            0 => true,
-            count => count < 2 && of(kind).all(|it| it.red.is_some()),
-        };
-        let asks_source = self.policy != ProofPolicy::Keep && self.otherwise.is_none();
-        if asks_source && is_due(ControlKind::WithoutSource) {
-            return Some(ControlKind::WithoutSource);
-        }
-        if !self.wires[0].is_empty() {
-            match of(ControlKind::Tripwire).next() {
-                None => return Some(ControlKind::Tripwire),
-                Some(wire)
-                    if wire.red.is_some()
-                        && !wire.marked
-                        && of(ControlKind::Inert).next().is_none() =>
-                {
-                    return Some(ControlKind::Inert);
-                }
-                Some(_) => {}
+        let asks_functions = self.has_code && results.has_functions();
+        if asks_functions && results.asks_stubs() {
+            let is_asked = |group: &&Vec<FunctionSite>| {
+                done.iter()
+                    .any(|it| it.control == ControlKind::Stub && it.functions == names(group))
+            };
+            if let Some(group) = self.groups.iter().find(|it| !is_asked(it)) {
+                let sites: Vec<&FunctionSite> = group.iter().collect();
+                let tree = self.wired(&sites, self.tripwire.stub());
+                return Some(Control { kind: ControlKind::Stub, functions: names(group), tree });
             }
         }
-        let misses_names = red_of(done, ControlKind::WithoutSource).is_some()
-            && of(ControlKind::WithoutSource).all(|it| it.misses_names);
-        if misses_names && !self.stub.is_empty() && of(ControlKind::Stub).next().is_none() {
-            return Some(ControlKind::Stub);
+        if asks_functions && let Some(sites) = results.unreached() {
+            let tree = self.wired(&sites, self.tripwire);
+            let functions = sites.iter().map(|it| it.name.clone()).collect();
+            return Some(Control { kind: ControlKind::Tripwire, functions, tree });
         }
-        let needs_source = of(ControlKind::WithoutSource).any(|it| it.red.is_some());
-        let needs_base = needs_source && !self.checks_changed && self.base != self.without_source;
-        if needs_base && is_due(ControlKind::Base) {
-            return Some(ControlKind::Base);
+        let is_unread = self.sites.is_empty() && !self.unreadable.is_empty();
+        if is_unread && results.is_green_without_source() && !has(ControlKind::Tripwire) {
+            return with(ControlKind::Tripwire, &self.unreadable);
         }
-        // If no test changed, what they read may have.
-        let is_base_green = of(ControlKind::Base).any(|it| it.red.is_none());
-        let with_tests = self.checks_changed || self.otherwise.is_some() || is_base_green;
-        if with_tests && !self.old_tests.is_empty() && is_due(ControlKind::OldTests) {
-            return Some(ControlKind::OldTests);
+        let asks_old = !self.has_code || self.policy == ProofPolicy::Exercised;
+        if asks_old && !self.old_tests.is_empty() && !has(ControlKind::OldTests) {
+            return with(ControlKind::OldTests, &self.old_tests);
         }
-        if !self.old_checks.is_empty() && is_due(ControlKind::OldChecks) {
-            return Some(ControlKind::OldChecks);
-        }
-        if let Some(kind) = self.next_of_settings(done) {
-            return Some(kind);
-        }
-        let last = done.iter().rfind(|it| !it.control.breaks_code());
-        let is_last = last.is_some_and(|it| it.control == ControlKind::Again);
-        (is_red && !is_last).then_some(ControlKind::Again)
-    }
-
-    /// Whether the numbers of tests that run with the old settings and the new can be compared.
-    fn counts_tests(&self) -> bool {
-        !self.has_conftest || self.lost.is_empty()
-    }
-
-    /// The control that shows whether the checks notice less with their new settings.
-    fn next_of_settings(&self, done: &[ControlResult]) -> Option<ControlKind> {
-        let first = |kind| done.iter().find(|it| it.control == kind);
-        let counted = first(ControlKind::OldChecks).is_some_and(|it| it.tests.is_some());
-        if self.counts_tests() && counted && first(ControlKind::Again).is_none() {
-            return Some(ControlKind::Again);
-        }
-        // Tests that pass as they were, and of which nothing went, are as good as before.
-        let are_red = red_of(done, ControlKind::OldTests).is_some();
-        let may_be_less = self.otherwise.is_some() || are_red || !self.lost.is_empty();
-        let weighs_tests = !self.broken_old_tests.is_empty() && may_be_less;
-        if self.broken.is_empty() || (self.old_checks.is_empty() && !weighs_tests) {
+        if self.broken.is_empty() {
             return None;
         }
-        let Some(broken) = first(ControlKind::Broken) else { return Some(ControlKind::Broken) };
-        let settings = !self.old_checks.is_empty() && !broken.passed.is_empty();
-        let tests = weighs_tests && broken.failures().is_some();
-        let kinds =
-            [(settings, ControlKind::BrokenOldChecks), (tests, ControlKind::BrokenOldTests)];
-        let due = kinds.into_iter().find(|(is_due, kind)| *is_due && first(*kind).is_none());
-        due.map(|(_, kind)| kind)
+        if !has(ControlKind::Broken) {
+            return with(ControlKind::Broken, &self.broken);
+        }
+        let is_due = self.broken_old != self.broken && !has(ControlKind::BrokenOld);
+        if is_due { with(ControlKind::BrokenOld, &self.broken_old) } else { None }
     }
 
-    /// What the checks notice no more with their new settings and tests.
-    fn weakened(&self, done: &[ControlResult]) -> Option<ProofOutcome> {
-        let first = |kind| done.iter().find(|it| it.control == kind);
-        let files = self.check_files.clone();
-        let tests = |kind| first(kind).and_then(|it: &ControlResult| it.tests);
-        let counts = tests(ControlKind::OldChecks).zip(tests(ControlKind::Again));
-        if let Some((before, tests)) = counts.filter(|(old, new)| self.counts_tests() && old > new)
-        {
-            return Some(ProofOutcome::ChecksNarrowed { files, before, tests });
-        }
-        let new = first(ControlKind::Broken)?;
-        let red = first(ControlKind::BrokenOldChecks).and_then(|old| old.red.as_ref());
-        if let Some(red) = red.filter(|red| new.passed.contains(&red.command)) {
-            return Some(ProofOutcome::ChecksDisarmed { files, command: red.command.clone() });
-        }
-        let old = first(ControlKind::BrokenOldTests)?;
-        let (before, tests) = old.failures().zip(new.failures())?;
-        if tests < before {
-            let files = self.test_files.clone();
-            return Some(ProofOutcome::TestsWeakened { files, before, tests });
-        }
-        let is_more = self.otherwise.is_some() && new.tests > old.tests;
-        (is_more && tests == before).then_some(ProofOutcome::TestsNoticeNothing)
+    fn wired(&self, sites: &[&FunctionSite], wire: Tripwire) -> ControlTree {
+        let source: Vec<&ChangedFile> = self.source.iter().collect();
+        wired(&source, sites, wire)
     }
 
-    /// The tree of a control.
-    pub fn tree(&self, kind: ControlKind) -> &ControlTree {
-        match kind {
-            ControlKind::WithoutSource => &self.without_source,
-            ControlKind::OldTests => &self.old_tests,
-            ControlKind::OldChecks => &self.old_checks,
-            ControlKind::Tripwire => &self.wires[0],
-            ControlKind::Inert => &self.wires[1],
-            ControlKind::Base => &self.base,
-            ControlKind::Again => &UNCHANGED,
-            ControlKind::Stub => &self.stub,
-            ControlKind::Broken => &self.broken,
-            ControlKind::BrokenOldChecks => &self.broken_old_checks,
-            ControlKind::BrokenOldTests => &self.broken_old_tests,
-        }
-    }
-
-    /// The text that shows in an output that a changed function ran.
-    pub fn marker(&self) -> String {
-        self.tripwire.marker()
-    }
-
-    /// What the controls show of the checks and tests that changed; none if nothing stands against them,
-    /// and code changed.
-    fn of_checks(&self, done: &[ControlResult]) -> Option<ProofOutcome> {
-        if let Some(weakened) = self.weakened(done) {
-            return Some(weakened);
-        }
-        let old_tests = red_of(done, ControlKind::OldTests);
-        // Where the tests fail as they were anyway, what belongs to them says no more.
-        let old_checks = red_of(done, ControlKind::OldChecks)
-            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()))
-            // What the settings of before make of new tests alone says nothing.
-            .filter(|_| self.otherwise.is_none());
-        if let Some((_, red)) = old_checks {
-            let (files, command) = (self.check_files.clone(), red.command.clone());
-            return Some(ProofOutcome::ChecksChanged { files, command });
-        }
-        // What tested code that is gone went with it.
-        let is_kept = old_tests.is_some_and(|(it, _)| !it.misses_names && !self.gone.is_empty());
-        let weaker = match &self.otherwise {
-            Some(_) => &self.test_files,
-            None if is_kept => &self.gone,
-            None => &self.skipped,
-        };
-        let red = old_tests.filter(|_| !weaker.is_empty()).map(|(_, red)| {
-            let (files, command) = (weaker.clone(), red.command.clone());
-            ProofOutcome::ChecksChanged { files, command }
-        });
-        red.or_else(|| self.otherwise.clone())
+    /// The functions of a control whose statements ran, by their numbers in an output.
+    pub fn reached(&self, control: &Control, output: &str) -> Vec<String> {
+        let numbered = (0_u32..).zip(&control.functions);
+        let ran = numbered.filter(|(more, _)| output.contains(&self.tripwire.marker(*more)));
+        ran.map(|(_, name)| name.clone()).collect()
     }
 
     /// What the controls show.
-    pub fn outcome(&self, done: &[ControlResult]) -> ProofOutcome {
-        let all = |kind| done.iter().filter(move |it| it.control == kind);
-        let red = |kind| red_of(done, kind);
-        let is_flaky = |kind| all(kind).any(|it| it.red.is_some()) && red(kind).is_none();
-        let wire = all(ControlKind::Tripwire).next();
-        let inert_is_red = all(ControlKind::Inert).any(|it| it.red.is_some());
-        // None: no function of a known language changed.
-        let runs = wire.map(|wire| wire.marked || (wire.red.is_some() && !inert_is_red));
-        let is_unclear = inert_is_red && wire.is_some_and(|wire| !wire.marked);
-        if all(ControlKind::Again).any(|it| it.red.is_some()) {
-            return skipped("the checks fail now and then with the same work");
+    pub fn reason(&self, done: &[ControlResult]) -> ProofReason {
+        let results = ProofResults { plan: self, done };
+        let reason = results.reason();
+        let is_enough = self.policy != ProofPolicy::Tests || !reason.is_good();
+        let is_proved = matches!(reason, ProofReason::Noticed { .. });
+        if is_enough || is_proved {
+            return reason;
         }
-        if let Some(outcome) = self.of_checks(done) {
-            return outcome;
-        }
-        let old_tests = red(ControlKind::OldTests);
-        if self.policy == ProofPolicy::Keep {
-            return match (old_tests, runs) {
-                (Some((_, red)), _) => ProofOutcome::NotKept { command: red.command.clone() },
-                (None, Some(true) | None) => ProofOutcome::Kept,
-                (None, Some(false)) => ProofOutcome::NeverRun,
-            };
-        }
-        let is_base_red = self.base == self.without_source || red(ControlKind::Base).is_some();
-        let Some((control, red)) = red(ControlKind::WithoutSource) else {
-            if is_flaky(ControlKind::WithoutSource) {
-                return skipped("the checks fail now and then without the change");
-            }
-            return match runs {
-                Some(false) => ProofOutcome::NeverRun,
-                _ => ProofOutcome::NotNoticed { runs: runs == Some(true) },
-            };
+        ProofReason::OnlyExercised { why: reason.to_string() }
+    }
+}
+
+fn names(group: &[FunctionSite]) -> Vec<String> {
+    group.iter().map(|it| it.name.clone()).collect()
+}
+
+/// The functions that are emptied at once: each new one alone, unless there are many, and the changed ones
+/// together.
+fn groups(sites: &[FunctionSite]) -> Vec<Vec<FunctionSite>> {
+    let (new, changed): (Vec<FunctionSite>, Vec<_>) =
+        sites.iter().cloned().partition(|it| it.is_new);
+    let size = new.len().div_ceil(GROUPS).max(1);
+    let mut groups: Vec<Vec<FunctionSite>> = new.chunks(size).map(<[_]>::to_vec).collect();
+    groups.extend((!changed.is_empty()).then_some(changed));
+    groups
+}
+
+/// What the name of a test is in any file: without the place of the test and the values of its parameters.
+fn base_name(name: &str) -> &str {
+    if let Some((_, title)) = name.rsplit_once(" > ") {
+        return title;
+    }
+    let bare = name.split('[').next().unwrap_or(name);
+    let name = match bare.rsplit_once("::") {
+        Some((_, name)) => name,
+        // A test of Go has its package before it.
+        None => name.split_once(' ').filter(|it| it.0.contains(['/', '.'])).map_or(name, |it| it.1),
+    };
+    if name.contains(' ') { name } else { name.rsplit('.').next().unwrap_or(name) }
+}
+
+/// Whether a text has a word, and not only a longer one.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+    })
+}
+
+/// Whether the command that failed did not end.
+fn is_late(result: &ControlResult) -> bool {
+    result.red.as_ref().is_some_and(|red| matches!(red.outcome, Outcome::TimedOut { .. }))
+}
+
+/// How many tests of each base name are in a list.
+fn counts(tests: &[String]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    tests.iter().for_each(|name| *counts.entry(base_name(name)).or_insert(0) += 1);
+    counts
+}
+
+/// The results of controls, as far as they are there.
+struct ProofResults<'a> {
+    plan: &'a ProofPlan,
+    done: &'a [ControlResult],
+}
+
+impl<'a> ProofResults<'a> {
+    fn all(&self, kind: ControlKind) -> impl Iterator<Item = &'a ControlResult> {
+        self.done.iter().filter(move |it| it.control == kind)
+    }
+
+    fn first(&self, kind: ControlKind) -> Option<&'a ControlResult> {
+        self.all(kind).next()
+    }
+
+    /// The tests that fail in a control and passed with the work.
+    fn failed(&self, result: &'a ControlResult) -> Vec<String> {
+        let inert = self.first(ControlKind::Inert).map_or(&[][..], |it| &it.failed);
+        result.failed.iter().filter(|name| !inert.contains(name)).cloned().collect()
+    }
+
+    fn failed_in(&self, kind: ControlKind) -> Vec<String> {
+        self.first(kind).map(|it| self.failed(it)).unwrap_or_default()
+    }
+
+    /// Whether no test runs with the work.
+    fn lacks_tests(&self) -> bool {
+        self.first(ControlKind::Inert).is_some_and(|it| !it.has_tests && it.red.is_none())
+    }
+
+    /// Whether statements can be planted in the changed functions.
+    fn has_functions(&self) -> bool {
+        let is_sound = self.first(ControlKind::Inert).is_some_and(|it| it.has_tests);
+        is_sound && !self.plan.sites.is_empty()
+    }
+
+    fn is_green_without_source(&self) -> bool {
+        self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_none())
+    }
+
+    /// Whether the changed functions are to be emptied: a test may notice them.
+    fn asks_stubs(&self) -> bool {
+        self.plan.has_tests
+            && self.plan.policy != ProofPolicy::Exercised
+            && self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_some())
+    }
+
+    /// The new functions that are emptied without a failing test. One that cannot be emptied is none.
+    fn unnoticed(&self) -> Vec<&'a FunctionSite> {
+        let is_noticed = |site: &&FunctionSite| {
+            let asked = self.all(ControlKind::Stub).find(|it| it.functions.contains(&site.name));
+            let is_unread = |it: &ControlResult| it.red.is_some() && (!it.has_tests || it.is_cut);
+            asked.is_none_or(|it| !self.failed(it).is_empty() || is_unread(it))
         };
-        if self.idle.contains(&red.command) {
-            return ProofOutcome::NoTest { command: red.command.clone() };
+        self.plan.sites.iter().filter(|it| it.is_new && !is_noticed(it)).collect()
+    }
+
+    /// The functions of which it matters whether a test runs them.
+    fn doubtful(&self) -> Vec<&'a FunctionSite> {
+        let is_noticed = !self.failed_in(ControlKind::WithoutSource).is_empty();
+        match self.plan.has_tests && self.plan.policy != ProofPolicy::Exercised {
+            true if self.asks_stubs() => self.unnoticed(),
+            _ if is_noticed => Vec::new(),
+            _ => self.plan.sites.iter().collect(),
         }
-        if is_unclear {
-            return skipped("the checks notice the text of the source itself");
-        } else if is_flaky(ControlKind::Base) {
-            return skipped("the checks fail now and then before the work");
+    }
+
+    fn is_reached(&self, site: &FunctionSite) -> bool {
+        self.all(ControlKind::Tripwire).any(|it| it.reached.contains(&site.name))
+    }
+
+    /// The doubtful functions that no control has shown to run, if another control may.
+    fn unreached(&self) -> Option<Vec<&'a FunctionSite>> {
+        let mut unreached = self.doubtful();
+        unreached.retain(|it| !self.is_reached(it));
+        let wires: Vec<_> = self.all(ControlKind::Tripwire).collect();
+        let may_hide = wires.last().is_none_or(|it| !it.reached.is_empty());
+        (!unreached.is_empty() && may_hide && wires.len() < WIRES).then_some(unreached)
+    }
+
+    /// What the controls show against the doubtful functions.
+    fn of_functions(&self) -> Option<ProofReason> {
+        let doubtful = self.doubtful();
+        let (reached, never): (Vec<_>, Vec<_>) =
+            doubtful.into_iter().partition(|site| self.is_reached(site));
+        let named =
+            |sites: Vec<&FunctionSite>| sites.into_iter().map(|it| it.name.clone()).collect();
+        if !never.is_empty() {
+            return Some(ProofReason::NeverRun { functions: named(never) });
         }
-        if !self.checks_changed && is_base_red {
-            return ProofOutcome::Repaired;
+        let is_unnoticed = self.asks_stubs() && !reached.is_empty();
+        is_unnoticed.then(|| ProofReason::NotNoticed { functions: named(reached) })
+    }
+
+    /// The tests that notice less, with the new tests and settings of checks.
+    fn weakened(&self) -> Option<ProofReason> {
+        let (new, old) = (self.first(ControlKind::Broken)?, self.first(ControlKind::BrokenOld)?);
+        if is_late(old) || is_late(new) {
+            return None;
         }
-        if runs == Some(false) {
-            return ProofOutcome::NeverRun;
-        } else if all(ControlKind::Stub).any(|it| it.red.is_none()) {
-            return ProofOutcome::OnlyCalled;
+        let (before, now) = (counts(&old.failed), counts(&new.failed));
+        let more = |one: &BTreeMap<&'a str, usize>, other: &BTreeMap<&'a str, usize>| {
+            let names = one.iter().map(|(name, count)| {
+                (*name, count.saturating_sub(other.get(name).copied().unwrap_or(0)))
+            });
+            names.filter(|(_, count)| *count > 0).collect::<Vec<_>>()
+        };
+        let (lost, mut gained) = (more(&before, &now), more(&now, &before));
+        // A test of a new function is no other test with a new name.
+        let is_new = |it: &str| self.plan.sites.iter().any(|site| site.is_new && site.name == it);
+        let of_new =
+            self.all(ControlKind::Stub).filter(|it| it.functions.iter().all(|it| is_new(it)));
+        let of_new: BTreeSet<&str> =
+            of_new.flat_map(|it| &it.failed).map(|name| base_name(name)).collect();
+        gained.retain(|(name, _)| !of_new.contains(name));
+        let sum = |of: &[(&str, usize)]| of.iter().map(|it| it.1).sum::<usize>();
+        // What is no longer in the text was renamed, or went with what it tested.
+        let may_go = sum(&gained) >= sum(&lost) || self.plan.has_lost_functions;
+        let is_taken = |name: &str| !may_go || has_word(&self.plan.test_text, name);
+        let lost = lost.into_iter().map(|it| it.0).filter(|name| is_taken(name));
+        let tests: Vec<String> = lost.map(str::to_owned).collect();
+        let is_less =
+            old.ran.zip(new.ran).is_some_and(|(old, new)| new < old) && !self.plan.has_tests;
+        let files = self.plan.check_files.clone();
+        (is_less || !tests.is_empty()).then_some(ProofReason::NoticesLess { files, tests })
+    }
+
+    /// What the controls show.
+    fn reason(&self) -> ProofReason {
+        let plan = self.plan;
+        let command = || plan.commands.first().cloned().unwrap_or_default();
+        if self.lacks_tests() {
+            return ProofReason::NoTest { command: command() };
         }
-        ProofOutcome::Proved {
-            files: self.source.len(),
-            command: red.command.clone(),
-            tests: control.failed_tests,
-            tests_changed: if old_tests.is_some() { self.old_tests.len() } else { 0 },
+        if let Some(weakened) = self.weakened() {
+            return weakened;
         }
+        let tests = self.failed_in(ControlKind::OldTests);
+        if !tests.is_empty() {
+            return ProofReason::NotKept { tests };
+        }
+        if !plan.has_code {
+            return self.without_code();
+        }
+        let Some(without) = self.first(ControlKind::WithoutSource) else {
+            return ProofReason::NotMade { why: "its controls did not run".to_owned() };
+        };
+        let tests = self.failed(without);
+        let Some(red) = &without.red else { return self.unnoticed_change() };
+        if tests.is_empty() && !without.failed.is_empty() {
+            let tests = first_names(&without.failed);
+            let why = format!("{tests} would also fail after an edit that changes nothing");
+            return ProofReason::NotMade { why };
+        }
+        if let Some(reason) = self.of_functions() {
+            return reason;
+        }
+        let noticed = |result: &'a ControlResult| {
+            let failed = self.failed(result);
+            let is_any = tests.is_empty() || is_late(result);
+            let own = failed.into_iter().filter(|it| is_any || tests.contains(it));
+            own.collect::<Vec<_>>()
+        };
+        let stubs: Vec<&ControlResult> = self.all(ControlKind::Stub).collect();
+        let command = red.command.clone();
+        let seen: BTreeSet<String> = stubs.iter().flat_map(|it| noticed(it)).collect();
+        let is_asked = stubs.iter().any(|it| it.has_tests);
+        match (tests.is_empty(), is_asked) {
+            // Tests that only call what changed fail without it, and pass if it is emptied.
+            (false, true) if seen.is_empty() => ProofReason::NotNoticed {
+                functions: plan.sites.iter().map(|it| it.name.clone()).collect(),
+            },
+            (false, true) => ProofReason::Noticed { tests: seen.into_iter().collect(), command },
+            (false, false) if stubs.is_empty() && plan.unreadable.is_empty() => {
+                ProofReason::Noticed { tests, command }
+            }
+            (false, false) => ProofReason::Run,
+            (true, true) if !seen.is_empty() && plan.sites.iter().any(|it| it.is_new) => {
+                ProofReason::Noticed { tests: seen.into_iter().collect(), command }
+            }
+            (true, _) => ProofReason::Unnamed { command },
+        }
+    }
+
+    /// What shows a change of code without which all tests pass.
+    fn unnoticed_change(&self) -> ProofReason {
+        // What went may have taken its tests with it.
+        let only_loses = self.plan.sites.is_empty() && self.plan.has_lost_functions;
+        if self.plan.has_tests && !only_loses && self.plan.policy != ProofPolicy::Exercised {
+            let never = self.of_functions().filter(|it| matches!(it, ProofReason::NeverRun { .. }));
+            return never.unwrap_or(ProofReason::NotNoticed { functions: Vec::new() });
+        }
+        if self.has_functions() {
+            return self.of_functions().unwrap_or(ProofReason::Run);
+        }
+        match self.first(ControlKind::Tripwire) {
+            Some(wire) if wire.red.is_none() => ProofReason::NeverRun { functions: Vec::new() },
+            Some(_) => ProofReason::Run,
+            // Code went, or is in no function.
+            None if self.plan.source.iter().all(|it| it.language().is_some()) => ProofReason::Run,
+            None => ProofReason::NotNoticed { functions: Vec::new() },
+        }
+    }
+
+    /// What shows a change of tests and settings of checks alone.
+    fn without_code(&self) -> ProofReason {
+        let plan = self.plan;
+        let broken = self.first(ControlKind::Broken);
+        let inert = self.first(ControlKind::Inert);
+        let old = self.first(ControlKind::BrokenOld);
+        let gained = broken.zip(old).is_some_and(|(new, old)| new.failed.len() > old.failed.len());
+        let is_more = broken.zip(old).is_some_and(|(new, old)| new.ran > old.ran);
+        if broken.is_some_and(|it| it.red.is_none()) && inert.is_some_and(|it| it.has_tests)
+            || (plan.has_tests && is_more && !gained)
+        {
+            return ProofReason::NoticesNothing;
+        }
+        ProofReason::ChecksOnly { what: plan.what.to_owned() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::CheckResult;
+
+    const CODE: &str = "def half(n):\n    return n // 2\n";
+    const TEST: &str = "def test_half():\n    assert half(7) == 3\n";
 
     fn file(path: &str, base: Option<&str>, head: &str) -> ChangedFile {
         ChangedFile {
@@ -478,45 +559,69 @@ mod tests {
             base: base.map(str::to_owned),
             head: Some(head.to_owned()),
             lines: (0..head.lines().count()).collect(),
-            has_lost: false,
         }
     }
 
-    fn plan(files: &[ChangedFile]) -> Result<ProofPlan, ProofOutcome> {
+    fn plan_as(files: &[ChangedFile], policy: ProofPolicy) -> Result<ProofPlan, ProofReason> {
         let subject = ProofSubject {
             files,
             rule: &HalvesRule::default(),
-            policy: ProofPolicy::Report,
+            policy,
             tripwire: Tripwire::new(1),
-            idle: &[],
-            commands: 1,
+            commands: &["t".to_owned()],
+            takes_back: &[],
         };
-        let code = ("src/b.py".to_owned(), "def b():\n    return 1\n".to_owned());
-        ProofPlan::of(subject, || Ok(vec![code]))
+        ProofPlan::of(subject, || Ok(vec![("src/a.py".to_owned(), CODE.to_owned())]))
+    }
+
+    fn plan(files: &[ChangedFile]) -> Result<ProofPlan, ProofReason> {
+        plan_as(files, ProofPolicy::Report)
     }
 
     fn text(text: &str) -> ControlText {
         ControlText::Text(text.to_owned())
     }
 
-    fn result(control: ControlKind, is_red: bool) -> ControlResult {
-        ControlResult {
-            control,
-            red: is_red.then(|| crate::verdict::CheckResult {
-                command: "t".to_owned(),
-                outcome: crate::verdict::Outcome::Exited { exit_code: 1 },
+    /// Asks for the controls of a plan, in which these tests fail: a control by its kind, and its first
+    /// function. `!` is a command that fails without a failed test, and `+` a function that is reached.
+    fn ask(plan: &ProofPlan, red: &[(&str, &str)]) -> (Vec<String>, ProofReason) {
+        let (mut done, mut asked) = (Vec::new(), Vec::new());
+        while let Some(control) = plan.next(&done) {
+            let name = [&[control.kind.log_name()][..], &control.functions].concat().join(" ");
+            let shown = red.iter().find(|(kind, _)| *kind == name).map_or("", |it| it.1);
+            let words: Vec<String> = shown.split_whitespace().map(str::to_owned).collect();
+            let (reached, failed): (Vec<_>, Vec<_>) =
+                words.into_iter().partition(|it| it.starts_with('+'));
+            done.push(ControlResult {
+                control: control.kind,
+                functions: control.functions,
+                red: (!failed.is_empty()).then(|| CheckResult {
+                    command: "t".to_owned(),
+                    outcome: Outcome::Exited { exit_code: 1 },
+                    duration_seconds: 1.0,
+                    last_line: None,
+                    log: String::new(),
+                    no_test: false,
+                }),
+                has_tests: failed != ["!"],
+                failed: failed.into_iter().filter(|it| it != "!").collect(),
+                is_cut: false,
+                ran: None,
+                reached: reached.iter().map(|it| it[1..].to_owned()).collect(),
                 duration_seconds: 1.0,
-                last_line: None,
-                log: String::new(),
-                no_test: false,
-            }),
-            marked: false,
-            failed_tests: None,
-            tests: None,
-            misses_names: false,
-            passed: if is_red { Vec::new() } else { vec!["t".to_owned()] },
-            duration_seconds: 1.0,
+            });
+            asked.push(name);
         }
+        (asked, plan.reason(&done))
+    }
+
+    fn noticed(tests: &[&str]) -> ProofReason {
+        let tests = tests.iter().map(|&it| it.to_owned()).collect();
+        ProofReason::Noticed { tests, command: "t".to_owned() }
+    }
+
+    fn functions(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&it| it.to_owned()).collect()
     }
 
     #[test]
@@ -527,7 +632,7 @@ mod tests {
         let child = file("src/deep/c.rs", None, &format!("fn c() {{}}\n{TEST}"));
         let untested = file("src/plain.rs", None, "fn d() {}\n");
         let plan = plan(&[changed, deep, child, untested]).expect("code changed");
-        let tree = plan.tree(ControlKind::WithoutSource);
+        let tree = &plan.without_source;
         assert_eq!(tree["src/lib.rs"], text("fn a() {}\nmod deep;\n"));
         assert_eq!(tree["src/deep.rs"], text("pub mod c;\n"));
         assert_eq!(tree["src/deep/c.rs"], text(TEST));
@@ -535,180 +640,135 @@ mod tests {
     }
 
     #[test]
-    fn what_no_check_could_notice_needs_no_control() {
-        let comment = file("src/a.py", Some("x = 1\n"), "# why\nx = 1\n");
-        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NoCode));
-        let what = "tests".to_owned();
-        let test = file("tests/a.py", None, "def test_a(): pass\n");
-        let new = plan(std::slice::from_ref(&test)).expect("controls");
-        let done = [result(ControlKind::Broken, true)];
-        assert_eq!((new.next(&[]), new.next(&done)), (Some(ControlKind::Broken), None));
-        assert_eq!(new.outcome(&done), ProofOutcome::NotNeeded { what });
-        let files = vec!["tests/a.py".to_owned()];
-        let edit = |head: &str| {
-            let base = "def test_a():\n    assert a() == 2\n    assert b()\n";
-            ChangedFile { has_lost: true, ..file("tests/a.py", Some(base), head) }
-        };
-        for weaker in
-            ["def test_a():\n    assert b()\n", "# def test_a():\nassert a() == 2\nassert b()\n"]
-        {
-            let files = files.clone();
-            assert_eq!(plan(&[edit(weaker)]).err(), Some(ProofOutcome::TestsRemoved { files }));
-        }
-        // An edit shows nothing, if the tests still pass as they were.
-        let edit =
-            plan(&[edit("def test_a():\n    assert a() == TWO  # 2\n    assert b() is True\n")]);
-        let edit = edit.expect("a control");
-        assert_eq!(edit.next(&[]), Some(ControlKind::OldTests));
-        let what = "tests".to_owned();
-        let done = [result(ControlKind::OldTests, false), result(ControlKind::Broken, true)];
-        assert_eq!((edit.next(&done[..1]), edit.next(&done)), (Some(ControlKind::Broken), None));
-        assert_eq!(edit.outcome(&done), ProofOutcome::NotNeeded { what });
-        let done = [result(ControlKind::OldTests, true)];
-        let command = "t".to_owned();
-        assert_eq!(edit.outcome(&done), ProofOutcome::ChecksChanged { files, command });
+    fn each_new_function_must_be_noticed() {
+        let code =
+            format!("{CODE}def mul(a, b):\n    return a * b\ndef div(a, b):\n    return a * b\n");
+        let files = [
+            file("src/a.py", Some(CODE), &code),
+            file("tests/test_b.py", None, "def test_mul():\n    assert mul(2, 3) == 6\n"),
+        ];
+        let plan = plan(&files).expect("code changed");
+        let both = [
+            ("without-source", "test_mul test_div"),
+            ("stub mul", "test_mul"),
+            ("stub div", "test_div"),
+            ("stub half", "test_half"),
+        ];
+        let (asked, reason) = ask(&plan, &both);
+        assert_eq!(asked, ["inert", "without-source", "stub mul", "stub div", "stub half"]);
+        assert_eq!(reason, noticed(&["test_div", "test_mul"]));
+        let (asked, reason) = ask(&plan, &both[..2]);
+        assert_eq!(asked.last().map(String::as_str), Some("tripwire div"));
+        assert_eq!(reason, ProofReason::NeverRun { functions: functions(&["div"]) });
+        let reached = [both[0], both[1], ("tripwire div", "+div test_div")];
+        let reason = ProofReason::NotNoticed { functions: functions(&["div"]) };
+        assert_eq!(ask(&plan, &reached).1, reason);
+        // Where nothing can be loaded without the names, the emptied functions decide.
+        let compiled = [("without-source", "!"), both[1], both[2]];
+        assert_eq!(ask(&plan, &compiled).1, noticed(&["test_div", "test_mul"]));
+        // A test that fails after any edit is none.
+        let textual = [("inert", "test_div"), both[0], both[1], both[2]];
+        assert!(matches!(ask(&plan, &textual).1, ProofReason::NeverRun { .. }));
+        let red = [("inert", "test_text"), ("without-source", "test_text")];
+        assert!(matches!(
+            ask(&plan, &red).1,
+            ProofReason::NotMade { .. } | ProofReason::NeverRun { .. }
+        ));
     }
 
     #[test]
-    fn an_old_conftest_meets_the_tests_of_its_time() {
-        let old = "def test_sub():\n    assert sub()\n";
-        let plan = plan(&[
-            file("src/a.py", Some("x = 1\n"), "x = 2\n"),
-            file("tests/conftest.py", None, "def two(): return 2\n"),
-            file("tests/helper.py", None, "TWO = 2\n"),
-            file("tests/test_a.py", Some(old), &format!("{old}def test_mul(two): pass\n")),
-            file("tests/test_b.py", None, "import new\ndef test_b(two): pass\n"),
-        ]);
-        let plan = plan.expect("code changed");
-        let tree = plan.tree(ControlKind::OldChecks);
-        assert_eq!(tree.len(), 3);
-        assert_eq!(tree["tests/conftest.py"], ControlText::Base);
-        assert_eq!(tree["tests/test_a.py"], text(&format!("{old}\ndef test_mul(): pass\n")));
-        assert_eq!(tree["tests/test_b.py"], text("\ndef test_b(): pass\n"));
-        let without = ControlKind::WithoutSource;
-        let (command, files) = ("t".to_owned(), vec!["tests/conftest.py".to_owned()]);
-        let mut done = vec![result(without, true), result(ControlKind::OldChecks, true)];
-        assert_eq!(plan.outcome(&done), ProofOutcome::ChecksChanged { files, command });
-        done.push(result(ControlKind::OldTests, true));
-        assert!(matches!(plan.outcome(&done), ProofOutcome::Proved { .. }));
-        if let Some(red) = done.get_mut(1).and_then(|it| it.red.as_mut()) {
-            red.no_test = true;
-        }
-        done.pop();
-        assert!(matches!(plan.outcome(&done), ProofOutcome::Proved { .. }));
+    fn tests_that_only_call_a_changed_function_prove_nothing() {
+        let files = [
+            file("src/a.py", Some(CODE), "def half(n, up=False):\n    return (n + up) // 2\n"),
+            file("tests/test_b.py", None, "def test_up():\n    half(7, up=True)\n"),
+        ];
+        let plan = plan(&files).expect("code changed");
+        let called = [("without-source", "test_up"), ("stub half", "test_half")];
+        let reason = ProofReason::NotNoticed { functions: functions(&["half"]) };
+        assert_eq!(ask(&plan, &called).1, reason);
+        let tested = [called[0], ("stub half", "test_half test_up")];
+        assert_eq!(ask(&plan, &tested).1, noticed(&["test_up"]));
+        assert_eq!(ask(&plan, &[]).1, ProofReason::NeverRun { functions: functions(&["half"]) });
+        let (_, reason) = ask(&plan, &[("tripwire half", "+half test_half")]);
+        assert_eq!(reason, ProofReason::NotNoticed { functions: Vec::new() });
     }
 
     #[test]
-    fn settings_with_which_checks_notice_less_are_named() {
-        let settings = file("pytest.ini", Some("[pytest]\n"), "[pytest]\naddopts = -k one\n");
-        let plan = plan(&[settings]).expect("controls");
-        let kinds = [ControlKind::OldChecks, ControlKind::Broken, ControlKind::BrokenOldChecks];
-        let ask = |reds: &[bool], counts: [Option<u64>; 2]| {
-            let mut done = Vec::new();
-            while let Some(kind) = plan.next(&done) {
-                let at = kinds.iter().position(|it| *it == kind);
-                let mut result = result(kind, at.is_some_and(|at| reds[at]));
-                result.tests = if kind == ControlKind::Again { counts[1] } else { counts[0] };
-                done.push(result);
-            }
-            plan.outcome(&done)
-        };
-        let needed = ProofOutcome::NotNeeded { what: "settings and scripts of checks".to_owned() };
-        let files = vec!["pytest.ini".to_owned()];
-        assert_eq!(ask(&[false, true, true], [Some(3), Some(3)]), needed);
-        assert_eq!(ask(&[false, false, false], [None, None]), needed);
-        let narrowed = ProofOutcome::ChecksNarrowed { files: files.clone(), before: 3, tests: 1 };
-        assert_eq!(ask(&[false, true, true], [Some(3), Some(1)]), narrowed);
-        let disarmed = ProofOutcome::ChecksDisarmed { files, command: "t".to_owned() };
-        assert_eq!(ask(&[false, false, true], [None, None]), disarmed);
+    fn work_without_tests_is_exercised_if_they_run_all_that_changed() {
+        let code = "def half(n):\n    return third(n)\ndef third(n):\n    return n // 2\n";
+        let files = [file("src/a.py", Some(CODE), code)];
+        let new = plan(&files).expect("code changed");
+        // A function may hide another.
+        let reached =
+            [("tripwire half third", "+half test_half"), ("tripwire third", "+third test_half")];
+        assert_eq!(ask(&new, &reached).1, ProofReason::Run);
+        let reason = ProofReason::NeverRun { functions: functions(&["third"]) };
+        assert_eq!(ask(&new, &reached[..1]).1, reason);
+        assert_eq!(ask(&new, &[("without-source", "test_half")]).1, noticed(&["test_half"]));
+        let wants = plan_as(&files, ProofPolicy::Tests).expect("code changed");
+        assert!(matches!(ask(&wants, &reached).1, ProofReason::OnlyExercised { .. }));
+        let java = [
+            file("src/A.java", Some("class A {}"), "class A { int a; }"),
+            file("tests/ATest.java", None, "class ATest {}"),
+        ];
+        let java = plan(&java).expect("code changed");
+        assert_eq!(ask(&java, &[("without-source", "a")]).1, ProofReason::Run);
+        let unnamed = ProofReason::Unnamed { command: "t".to_owned() };
+        assert_eq!(ask(&java, &[("without-source", "!")]).1, unnamed);
     }
 
     #[test]
     fn tests_that_notice_less_than_before_are_named() {
-        let base = "def test_a():\n    assert a() == 2\n\ndef test_b():\n    assert b()\n";
-        let head = base.replace("    assert b()", "    if False:\n        assert b()");
-        let edited = ChangedFile { has_lost: true, ..file("tests/a.py", Some(base), &head) };
-        let added = file("tests/c.py", None, "def test_c(): pass\n");
-        let source = file("src/a.py", Some("x = 1\n"), "x = 2\n");
-        // The number of tests that run and fail with broken code, now and before.
-        let ask = |files: &[ChangedFile], now: [u64; 2], before: [u64; 2], is_old_red: bool| {
-            let plan = plan(files).expect("controls");
-            let mut done = Vec::new();
-            while let Some(kind) = plan.next(&done) {
-                let [tests, failed] = if kind == ControlKind::Broken { now } else { before };
-                let old = kind == ControlKind::OldTests && is_old_red;
-                let is_red = if kind.breaks_code() { failed > 0 } else { old };
-                let failed_tests = is_red.then_some(failed);
-                let tests = Some(tests);
-                done.push(ControlResult { failed_tests, tests, ..result(kind, is_red) });
-            }
-            plan.outcome(&done)
-        };
-        let what = "tests".to_owned();
-        let needed = ProofOutcome::NotNeeded { what };
-        let files = vec!["tests/a.py".to_owned()];
-        let weaker = ProofOutcome::TestsWeakened { files, before: 2, tests: 1 };
-        let edited = std::slice::from_ref(&edited);
-        assert_eq!(ask(edited, [2, 2], [2, 2], false), needed);
-        assert_eq!(ask(edited, [2, 1], [2, 2], false), weaker);
-        let added = std::slice::from_ref(&added);
-        assert_eq!(ask(added, [3, 3], [2, 2], false), needed);
-        assert_eq!(ask(added, [3, 2], [2, 2], false), ProofOutcome::TestsNoticeNothing);
-        // With source, if tests fail as they were, or lines of them went.
-        let both = [source, edited[0].clone()];
-        assert_eq!(ask(&both, [2, 1], [2, 2], true), weaker);
-        assert_eq!(ask(&both, [2, 1], [2, 2], false), weaker);
-        let not_noticed = ProofOutcome::NotNoticed { runs: false };
-        assert_eq!(ask(&both, [2, 2], [2, 2], false), not_noticed);
-        let kept = both.map(|file| ChangedFile { has_lost: false, ..file });
-        assert_eq!(ask(&kept, [2, 1], [2, 2], false), not_noticed);
+        let added = format!("{TEST}def test_more():\n    assert half(2) == 1\n");
+        let tests = [file("tests/test_a.py", Some(TEST), &added)];
+        let new = plan(&tests).expect("tests changed");
+        let more = [("broken", "test_half test_more"), ("broken-old", "test_half")];
+        let only = ProofReason::ChecksOnly { what: "tests".to_owned() };
+        assert_eq!(
+            ask(&new, &more),
+            (functions(&["inert", "old-tests", "broken", "broken-old"]), only.clone())
+        );
+        let less = [("broken", "test_more"), more[1]];
+        let files = functions(&["tests/test_a.py"]);
+        let lost = ProofReason::NoticesLess { files, tests: functions(&["test_half"]) };
+        assert_eq!(ask(&new, &less).1, lost);
+        assert_eq!(ask(&new, &[]).1, ProofReason::NoticesNothing);
+        let kept = ProofReason::NotKept { tests: functions(&["test_half"]) };
+        assert_eq!(ask(&new, &[("old-tests", "test_half"), more[0], more[1]]).1, kept);
+        // A test with another name, or in another file.
+        let renamed = [file("tests/test_a.py", Some(TEST), &TEST.replace("half()", "halves()"))];
+        let renamed = plan(&renamed).expect("tests changed");
+        let halves = [("broken", "a::test_halves"), ("broken-old", "b::test_half")];
+        assert_eq!(ask(&renamed, &halves).1, only);
+        assert!(matches!(ask(&renamed, &halves[1..]).1, ProofReason::NoticesLess { .. }));
+        assert_eq!(base_name("tests/a.py::T::test_a[1-b::c]"), "test_a");
+        assert_eq!(base_name("example.com/a TestA/b"), "TestA/b");
+        assert_eq!(base_name("numbers > adds 1.5"), "adds 1.5");
     }
 
     #[test]
-    fn a_function_that_is_only_called_is_not_proved() {
-        let new = file("src/a.py", None, "from b import c\n\ndef mul(a, b):\n    return a * b\n");
-        let test = file("tests/a.py", None, "def test_a(): mul(2, 3)\n");
-        let plan = plan(&[new, test]).expect("code changed");
-        let ask = |is_stub_red: bool| {
-            let mut done = Vec::new();
-            while let Some(kind) = plan.next(&done) {
-                let reds = [ControlKind::WithoutSource, ControlKind::Tripwire];
-                let is_red = reds.contains(&kind) || (kind == ControlKind::Stub && is_stub_red);
-                let marked = kind == ControlKind::Tripwire;
-                done.push(ControlResult { misses_names: true, marked, ..result(kind, is_red) });
-            }
-            plan.outcome(&done)
-        };
-        assert_eq!(ask(false), ProofOutcome::OnlyCalled);
-        assert!(matches!(ask(true), ProofOutcome::Proved { .. }));
+    fn what_no_check_could_notice_needs_no_control() {
+        let comment = [file("src/a.py", Some("x = 1\n"), "# why\nx = 1\n")];
+        let what = "comments of source files".to_owned();
+        assert_eq!(plan(&comment).err(), Some(ProofReason::NoCode { what }));
+        let wants = plan_as(&comment, ProofPolicy::Tests).err();
+        assert!(matches!(wants, Some(ProofReason::OnlyExercised { .. })));
+        // A line that decides whether a file is built is code.
+        let tagged = [file("a_test.go", Some("package a\n"), "//go:build never\n\npackage a\n")];
+        assert!(!plan(&tagged).expect("tests changed").old_tests.is_empty());
     }
 
     #[test]
-    fn a_red_control_is_questioned_and_a_flaky_one_proves_nothing() {
-        let plan = plan(&[
-            file("src/a.py", Some("x = 1\n"), "x = 2\n"),
-            file("tests/a.py", None, "def test_a(): pass\n"),
-        ]);
-        let plan = plan.expect("code changed");
-        // Asks for controls that are red in this order, and returns what they were and show.
-        let ask = |reds: &[bool]| {
-            let mut done = Vec::new();
-            for is_red in reds {
-                done.push(result(plan.next(&done).expect("another control"), *is_red));
-            }
-            assert_eq!(plan.next(&done), None);
-            let kinds: Vec<_> = done.iter().map(|it| it.control).collect();
-            (kinds, plan.outcome(&done))
-        };
-        let (without, again) = (ControlKind::WithoutSource, ControlKind::Again);
-        let (kinds, outcome) = ask(&[true, false, true, false]);
-        assert_eq!(kinds, [without, again, without, again]);
-        assert!(matches!(outcome, ProofOutcome::Proved { files: 1, .. }));
-        let flaky: [&[bool]; 3] =
-            [&[true, true], &[true, false, true, true], &[true, false, false, false]];
-        for reds in flaky {
-            assert!(matches!(ask(reds).1, ProofOutcome::Skipped { .. }), "{reds:?}");
-        }
-        assert_eq!(ask(&[false]).1, ProofOutcome::NotNoticed { runs: false });
+    fn a_proof_of_an_earlier_version_is_read() {
+        let old = r#"{"outcome": "repaired", "controls": [{"control": "base"}], "duration_seconds": 1.0}"#;
+        let proof: crate::proof::Proof = serde_json::from_str(old).expect("a proof");
+        assert_eq!((proof.reason, proof.controls.len()), (ProofReason::Run, 0));
+        let new = crate::proof::Proof::at_once(noticed(&["a"]));
+        let text = serde_json::to_string(&new).expect("JSON");
+        assert!(
+            text.starts_with(r#"{"outcome":"proved","reason":"noticed","tests":["a"]"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<crate::proof::Proof>(&text).expect("a proof"), new);
     }
 }

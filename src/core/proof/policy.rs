@@ -11,9 +11,10 @@ pub enum ProofPolicy {
     Report,
     /// Before the work lands; without it, the attempt fails.
     Require,
-    /// After the work has landed, for work that keeps all behavior: the tests as they were must pass
-    /// and run it.
-    Keep,
+    /// Tests must fail without the work; to be exercised is not enough.
+    Tests,
+    /// The tests as they were must pass and run it: for work that keeps all behavior.
+    Exercised,
     /// Never.
     None,
 }

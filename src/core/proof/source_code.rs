@@ -46,8 +46,14 @@ impl<'a> SourceCode<'a> {
     /// The text without comments, docstrings and blank lines.
     pub fn code(&self) -> String {
         let mut code = self.text.as_bytes().to_vec();
+        // Lines of Go that decide whether a file is built are code.
+        let builds = |range: &Range<usize>| {
+            let text = &self.text[range.clone()];
+            self.language == Language::Go
+                && ["//go:build", "// +build"].iter().any(|it| text.starts_with(it))
+        };
         let is_comment = |(range, piece): &&(Range<usize>, Piece)| match piece {
-            Piece::Comment => true,
+            Piece::Comment => !builds(range),
             Piece::Text => self.is_docstring(range),
         };
         for (range, _) in self.pieces.iter().filter(is_comment) {

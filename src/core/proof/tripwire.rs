@@ -1,8 +1,6 @@
-//! A statement that throws, planted in the functions of a source file: a check that runs one of them
-//! prints its marker. No compiler prints the marker when it quotes the line, since the program computes
-//! it, and no compiler or type checker takes the code after the statement for unreachable.
-
-use std::collections::BTreeSet;
+//! A statement planted in functions of a source file: it throws, leaves the function with a plausible
+//! value, or does nothing. No compiler prints the number of a function when it quotes the line, since the
+//! program computes it, and no compiler or type checker takes the code after the statement for unreachable.
 
 use super::source_code::{
     SourceCode,
@@ -17,8 +15,9 @@ pub enum Reach<'a> {
     All,
     /// All of the file.
     Functions,
-    /// Those with one of these lines, counted from 0.
-    Lines(&'a BTreeSet<usize>),
+    /// Those with these places among the functions of the file, each with what its number is more than
+    /// the tripwire's.
+    These(&'a [(usize, u32)]),
 }
 
 /// What the statement does.
@@ -28,7 +27,7 @@ enum WireEffect {
     Throw,
     /// It only looks so.
     Nothing,
-    /// It leaves the function, with no value.
+    /// It leaves the function, with a plausible value.
     Return,
 }
 
@@ -63,15 +62,15 @@ impl Tripwire {
     }
 
     /// A statement in its place that leaves the function at once: it shows whether the checks look at
-    /// what the function does. In Rust and Go it returns a default value, such as 0.
+    /// what the function does. It returns a default value of its type, such as 0, or its first parameter.
     #[must_use]
     pub fn stub(self) -> Tripwire {
         Tripwire { effect: WireEffect::Return, ..self }
     }
 
-    /// The text that a program prints that runs into the statement.
-    pub fn marker(self) -> String {
-        self.number.to_string()
+    /// The text that a program prints that runs into the statement of a function.
+    pub fn marker(self, more: u32) -> String {
+        (self.number + more).to_string()
     }
 
     /// Plants the statement in a file. Returns `None` if its language is not known or it has no such
@@ -79,41 +78,42 @@ impl Tripwire {
     pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
         let source = SourceCode::new(Language::of(path)?, text);
         let functions = source.functions();
-        let mut bodies: BTreeSet<(usize, usize)> = match reach {
-            Reach::All | Reach::Functions => functions.iter().map(|it| span(&it.body)).collect(),
-            Reach::Lines(lines) => {
-                let lines = lines.iter().copied().filter(|line| source.has_code(*line));
-                let changed = lines.flat_map(|line| changed(&functions, line));
-                changed.map(|it| span(&it.body)).collect()
-            }
-        };
         let load = source.load_offset().filter(|_| matches!(reach, Reach::All));
-        if bodies.is_empty() && load.is_none() {
-            return None;
-        }
+        let planted = |place: usize| match reach {
+            Reach::All | Reach::Functions => Some(0),
+            Reach::These(these) => these.iter().find(|it| it.0 == place).map(|it| it.1),
+        };
         let mut edits: Vec<(usize, String)> = Vec::new();
         if let Some(at) = load {
-            edits.push((at, self.on_lines((source.language, ""), "") + "\n"));
+            edits.push((at, self.on_lines(&LeftFunction::none(source.language), "") + "\n"));
         }
-        for function in &functions {
+        for (place, function) in functions.iter().enumerate() {
+            let Some(more) = planted(place) else { continue };
+            let wire = Tripwire { number: self.number + more, ..self };
+            let left = LeftFunction::new(&source, function);
+            let start = match function.body {
+                Body::Statements(at) | Body::Lines(at, _) | Body::Expression(at, _) => at,
+            };
             // Two arrows of one expression have the same end.
-            if !bodies.remove(&span(&function.body)) {
+            if edits.iter().any(|(at, _)| *at == start) {
                 continue;
             }
-            let of = (source.language, text[function.result.clone()].trim());
             match function.body {
-                Body::Statements(at) => edits.push((at, self.inline(of))),
+                Body::Statements(at) => edits.push((at, wire.inline(&left))),
                 Body::Lines(at, first) => {
-                    let statement = self.on_lines(of, source.indent(first));
+                    let statement = wire.on_lines(&left, source.indent(first));
                     let before = if at > 0 && !text[..at].ends_with('\n') { "\n" } else { "" };
                     edits.push((at, format!("{before}{statement}\n")));
                 }
                 Body::Expression(from, to) => {
-                    let statement = self.inline(of);
+                    let statement = wire.inline(&left);
                     edits.push((from, format!("{{{statement} return ")));
                     edits.push((to, " }".to_owned()));
                 }
             }
+        }
+        if edits.is_empty() {
+            return None;
         }
         edits.sort_by_key(|(at, _)| *at);
         let mut planted = String::with_capacity(text.len() + edits.len() * 80);
@@ -131,13 +131,13 @@ impl Tripwire {
         (self.number - 1, u32::from(self.effect != WireEffect::Nothing))
     }
 
-    /// The statement among others on a line, for a function of a language with this type of its result.
-    fn inline(self, (language, result): (Language, &str)) -> String {
+    /// The statement among others on a line.
+    fn inline(self, left: &LeftFunction<'_>) -> String {
         if self.effect == WireEffect::Return {
-            return leave(language, result);
+            return left.leave();
         }
         let (number, is_live) = self.parts();
-        match language {
+        match left.language {
             Language::Python => {
                 let throw = format!("(_ for _ in ()).throw(BaseException({number} + 1))");
                 format!(" abs({is_live}) and {throw};")
@@ -145,7 +145,7 @@ impl Tripwire {
             Language::JavaScript | Language::TypeScript => {
                 format!(" if (Number({is_live})) {{ throw new Error(String({number} + 1)); }}")
             }
-            Language::Rust => format!(" {}", self.on_lines((language, result), "")),
+            Language::Rust => format!(" {}", self.on_lines(left, "")),
             Language::Go => {
                 let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
@@ -154,15 +154,15 @@ impl Tripwire {
     }
 
     /// The statement on lines of its own, as the formatters of the language write it.
-    fn on_lines(self, (language, result): (Language, &str), indent: &str) -> String {
+    fn on_lines(self, left: &LeftFunction<'_>, indent: &str) -> String {
         let (number, is_live) = self.parts();
         let unit = if indent.contains('\t') { "\t" } else { "    " };
-        match language {
+        match left.language {
             Language::Python if self.effect == WireEffect::Return => {
-                format!("{indent}if abs(1):\n{indent}{unit}return eval(\"None\")")
+                format!("{indent}if abs(1):\n{indent}{unit}{}", left.value())
             }
             _ if self.effect == WireEffect::Return => {
-                format!("{indent}{}", leave(language, result).trim_start())
+                format!("{indent}{}", left.leave().trim_start())
             }
             Language::Python => format!(
                 "{indent}if abs({is_live}):\n{indent}{unit}raise BaseException({number} + 1)"
@@ -188,25 +188,70 @@ impl Tripwire {
     }
 }
 
-/// The statement that leaves a function, with a value of its type that needs no work.
-fn leave(language: Language, result: &str) -> String {
-    match language {
-        // The type of its value is unknown to every type checker.
-        Language::Python => " return eval(\"None\");".to_owned(),
-        Language::JavaScript => " if (Number(1)) { return; }".to_owned(),
-        Language::TypeScript => " if (Number(1)) { return undefined as never; }".to_owned(),
-        Language::Rust => {
-            let value = "::core::default::Default::default()";
-            let value = match result {
-                "" => String::new(),
-                _ if result.split('<').next().is_some_and(|it| it.ends_with("Result")) => {
-                    format!(" Ok({value})")
-                }
-                _ => format!(" {value}"),
-            };
-            format!(" if ::core::hint::black_box(true) {{ return{value}; }}")
+/// What the statement that leaves a function needs to know of it.
+struct LeftFunction<'a> {
+    language: Language,
+    /// The type of its result; empty without one.
+    result: &'a str,
+    /// A parameter that it can return.
+    parameter: Option<&'a str>,
+    /// Whether it yields values: some such functions of Python can return none.
+    yields: bool,
+}
+
+impl<'a> LeftFunction<'a> {
+    fn new(source: &SourceCode<'a>, function: &'a FunctionText) -> LeftFunction<'a> {
+        let text = source.text();
+        let lines = text.lines().skip(function.lines.start).take(function.lines.len());
+        LeftFunction {
+            language: source.language,
+            result: text[function.result.clone()].trim(),
+            parameter: function.parameter.as_deref(),
+            yields: lines.into_iter().any(|line| line.contains("yield")),
         }
-        Language::Go => leave_go(result),
+    }
+
+    /// The code of a file outside of functions.
+    fn none(language: Language) -> LeftFunction<'a> {
+        LeftFunction { language, result: "", parameter: None, yields: false }
+    }
+
+    /// The statement of Python that returns a plausible value.
+    fn value(&self) -> String {
+        let value = match self.result.split(['[', ' ']).next().unwrap_or_default() {
+            _ if self.yields => return "return".to_owned(),
+            "int" => "0",
+            "float" => "0.0",
+            "str" => "\"\"",
+            "bool" => "False",
+            "list" | "List" => "[]",
+            "dict" | "Dict" => "{}",
+            "None" => "None",
+            _ => self.parameter.unwrap_or("0"),
+        };
+        format!("return {value}")
+    }
+
+    /// The statement that leaves it, on one line.
+    fn leave(&self) -> String {
+        let parameter = self.parameter.unwrap_or("0");
+        match self.language {
+            Language::Python => format!(" {};", self.value()),
+            Language::JavaScript => format!(" if (Number(1)) {{ return {parameter}; }}"),
+            Language::TypeScript => format!(" if (Number(1)) {{ return {parameter} as never; }}"),
+            Language::Rust => {
+                let value = "::core::default::Default::default()";
+                let value = match self.result {
+                    "" => String::new(),
+                    it if it.split('<').next().is_some_and(|it| it.ends_with("Result")) => {
+                        format!(" Ok({value})")
+                    }
+                    _ => format!(" {value}"),
+                };
+                format!(" if ::core::hint::black_box(true) {{ return{value}; }}")
+            }
+            Language::Go => leave_go(self.result),
+        }
     }
 }
 
@@ -234,43 +279,44 @@ fn leave_go(result: &str) -> String {
     format!(" if len(\"1\") > 0 {{ {declared}return {names} }};")
 }
 
-fn span(body: &Body) -> (usize, usize) {
-    match body {
-        Body::Statements(at) | Body::Lines(at, _) => (*at, *at),
-        Body::Expression(from, to) => (*from, *to),
-    }
-}
-
-/// The innermost functions that a change of a line changes: the line at which a function starts
-/// belongs to the function around it, too.
-fn changed(functions: &[FunctionText], line: usize) -> Vec<&FunctionText> {
-    let around: Vec<&FunctionText> =
-        functions.iter().filter(|it| it.lines.contains(&line)).collect();
+/// The places of the innermost functions that a change of a line changes: those with a name, unless there
+/// is none. The line at which a function starts belongs to the function around it, too.
+pub(super) fn changed(functions: &[FunctionText], line: usize) -> Vec<usize> {
+    let around = functions.iter().enumerate().filter(|(_, it)| it.lines.contains(&line));
+    let around: Vec<(usize, &FunctionText)> = around.collect();
+    let has_name = around.iter().any(|(_, it)| !it.name.is_empty());
     let within = |it: &FunctionText, other: &FunctionText| {
         other.lines != it.lines
             && other.lines.start > it.lines.start
             && other.lines.end <= it.lines.end
             && other.lines.start < line
     };
-    let innermost = around.iter().filter(|it| !around.iter().any(|other| within(it, other)));
-    innermost.copied().collect()
+    let around: Vec<_> = around.into_iter().filter(|it| it.1.name.is_empty() != has_name).collect();
+    let innermost =
+        around.iter().filter(|(_, it)| !around.iter().any(|(_, other)| within(it, other)));
+    innermost.map(|(place, _)| *place).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn planted(path: &str, text: &str, lines: &BTreeSet<usize>) -> Option<String> {
-        let wire = wire();
-        let planted = wire.plant(path, text, Reach::Lines(lines));
-        assert!(!planted.as_ref().is_some_and(|it| it.contains(&wire.marker())), "{planted:?}");
+    /// Plants in the functions with these lines.
+    fn planted(path: &str, text: &str, lines: impl Iterator<Item = usize>) -> Option<String> {
+        let source = SourceCode::new(Language::of(path)?, text);
+        let functions = source.functions();
+        let lines = lines.filter(|line| source.has_code(*line));
+        let these: Vec<(usize, u32)> =
+            lines.flat_map(|line| changed(&functions, line)).map(|place| (place, 0)).collect();
+        let planted = wire().plant(path, text, Reach::These(&these));
+        assert!(!planted.as_ref().is_some_and(|it| it.contains(&wire().marker(0))), "{planted:?}");
         planted
     }
 
     /// Compares the names before the statements that a change of a line plants.
     fn check(path: &str, text: &str, changes: &[(usize, &str)]) {
         for (line, want) in changes {
-            let planted = planted(path, text, &BTreeSet::from([*line])).unwrap_or_default();
+            let planted = planted(path, text, [*line].into_iter()).unwrap_or_default();
             let names = planted.match_indices("123456788").map(|(at, _)| {
                 let name = planted[..at].rfind("f_").expect("a function in front");
                 planted[name..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
@@ -343,7 +389,7 @@ const f_g = x ? a => a : f_h => ({ f_h });
                 (0, ""),
                 (1, "f_a"),
                 (3, "f_b"),
-                (4, "f_b f_c"),
+                (4, "f_b"),
                 (7, ""),
                 (8, "f_d"),
                 (11, "f_e"),
@@ -391,12 +437,11 @@ func (t T) f_b() { go func() {
 \tf_c()
 }() }
 ";
-        check("a.go", go, &[(0, ""), (3, "f_a"), (6, "f_b f_b")]);
+        check("a.go", go, &[(0, ""), (3, "f_a"), (6, "f_b")]);
     }
 
     #[test]
     fn what_cannot_throw_has_no_tripwire() {
-        let all = (0..9).collect();
         for (path, text) in [
             ("a.rb", "def a\nend\n"),
             ("a.d.ts", "declare function a(): void;\n"),
@@ -404,7 +449,7 @@ func (t T) f_b() { go func() {
             ("a.js", "function a() { return ')'\n"),
             ("a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\n"),
         ] {
-            assert_eq!(planted(path, text, &all), None, "{path}");
+            assert_eq!(planted(path, text, 0..9), None, "{path}");
         }
     }
 
@@ -428,18 +473,19 @@ func (t T) f_b() { go func() {
             inert.as_deref(),
             Some("func a() {\n\tif len(\"\") > 0 {\n\t\tpanic(123456788 + 1)\n\t}\n\tb()\n}\n")
         );
-        assert_eq!(Tripwire::new(3).marker().len(), 9);
+        assert_eq!(Tripwire::new(3).marker(0).len(), 9);
     }
 
     #[test]
     fn a_stub_leaves_the_function() {
         let stub = |path: &str, text: &str| wire().stub().plant(path, text, Reach::Functions);
         let python = stub("a.py", "X = 1\ndef a():\n  \"Doc.\"\n  return X\n");
-        let want =
-            "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return eval(\"None\")\n  return X\n";
+        let want = "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return 0\n  return X\n";
         assert_eq!(python.as_deref(), Some(want));
+        let typed = stub("a.py", "def a(self, b: int = 1) -> list[str]:\n    return c(b)\n");
+        assert!(typed.is_some_and(|it| it.contains("        return []\n")));
         let script = stub("a.js", "const a = b => b;\n");
-        let want = "const a = b => { if (Number(1)) { return; } return b };\n";
+        let want = "const a = b => { if (Number(1)) { return b; } return b };\n";
         assert_eq!(script.as_deref(), Some(want));
         let left = |path: &str, text: &str| {
             let text = stub(path, text).expect("a stub");

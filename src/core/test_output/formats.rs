@@ -15,7 +15,7 @@ pub(super) enum FailedTests {
 }
 
 /// The output of a test runner. The groups of patterns of numbers are added up.
-pub(super) struct Format {
+pub(super) struct RunnerFormat {
     /// Texts of which an output of the format has at least one.
     pub(super) signs: &'static [&'static str],
     /// A line that only this runner writes.
@@ -38,7 +38,7 @@ pub(super) struct Format {
 const NEVER: &str = "$.^";
 
 /// A format without its own patterns.
-const PLAIN: Format = Format {
+const PLAIN: RunnerFormat = RunnerFormat {
     signs: &[],
     seen: NEVER,
     unless: NEVER,
@@ -50,26 +50,18 @@ const PLAIN: Format = Format {
 };
 
 /// The formats.
-pub(super) const FORMATS: &[Format] = &[
+pub(super) const FORMATS: &[RunnerFormat] = &[
     // pytest
-    Format {
-        signs: &[
-            "test session starts",
-            "passed",
-            "failed",
-            "error",
-            "skipped",
-            "no tests ran",
-            "deselected",
-        ],
-        seen: r"^[=\s]*(?:\d+ [a-z]+(?:, )?|no tests ran)+ in \d[\d.]*s.*$|^=+ test session starts =|^=+ short test summary info|^ERROR: (?:usage: |file or directory not found|not found: )|^[.FEsxX]+ +\[ *\d+%\]$",
+    RunnerFormat {
+        signs: &["passed", "failed", "error", "skipped", "no tests ran", "deselected"],
+        seen: r"^[=\s]*(?:\d+ [a-z]+(?:, )?|no tests ran)+ in \d[\d.]*s.*$|^=+ short test summary info|^ERROR: (?:usage: |file or directory not found|not found: )|^[.FEsxX]+ +\[ *\d+%\]$",
         failed: FailedTests::Read(pytest),
         ran: r"^[=\s]*(no tests ran) in |^[=\s]*(?:\d+ (?:skipped|deselected|warnings?|errors?)(?:, )?)+ (in) |^[=\s]*(?:(\d+) failed,? ?)?(?:(\d+) passed,? ?)?(?:\d+ skipped,? ?)?(?:\d+ deselected,? ?)?(?:(\d+) xfailed,? ?)?(?:(\d+) xpassed,? ?)?(?:\d+ [a-z]+,? ?)*in \d[\d.]*s",
         lost: r"^[=\s]*(?:(\d+) failed,? ?)?(?:\d+ (?:passed|skipped|deselected|xfailed|xpassed|warnings?),? ?)*(?:(\d+) errors?)?(?:, \d+ [a-z]+)* in \d[\d.]*s",
         ..PLAIN
     },
     // unittest
-    Format {
+    RunnerFormat {
         signs: &["Ran "],
         seen: r"^Ran \d+ tests? in ",
         failed: FailedTests::Read(unittest),
@@ -79,7 +71,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // cargo test
-    Format {
+    RunnerFormat {
         signs: &["running ", "test result: "],
         seen: r"^running \d+ tests?$|^test result: ",
         unless: "Nextest run",
@@ -89,7 +81,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // cargo nextest
-    Format {
+    RunnerFormat {
         signs: &["Summary ["],
         seen: r"^ +Summary \[ *[\d.]+s\]",
         failed: FailedTests::Lines(&[
@@ -100,7 +92,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // go test
-    Format {
+    RunnerFormat {
         signs: &["ok  \t", "FAIL", "?   \t", "\"Action\":"],
         seen: r#"^(?:ok  |FAIL|\?   )\t\S+|^\{"(?:Time|Action)".*"Action":"#,
         failed: FailedTests::Read(go),
@@ -110,16 +102,16 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // node --test
-    Format {
+    RunnerFormat {
         signs: &["# cancelled ", "ℹ cancelled ", "# duration_ms ", "ℹ duration_ms "],
         seen: r"^(?:#|ℹ) (?:cancelled|duration_ms) [\d.]+$",
         failed: FailedTests::Read(nested::node),
-        ran: r"^ *(?:#|ℹ) (?:pass|fail) +(\d+)",
+        ran: r"^ *(?:#|ℹ) pass +(\d+)(?:\n *(?:#|ℹ) fail +(\d+))?",
         lost: r"^ *(?:#|ℹ) fail (\d+)",
         ..PLAIN
     },
     // vitest
-    Format {
+    RunnerFormat {
         signs: &["Test Files  ", "Tests  ", "No test files found"],
         seen: r"^No test files found|^ +(?:Test Files|Tests)  ",
         failed: FailedTests::Read(vitest),
@@ -128,7 +120,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // jest
-    Format {
+    RunnerFormat {
         signs: &["No tests found", "Tests: "],
         seen: r"^No tests found(?:, exiting| related)|^Tests: .*\d total$",
         failed: FailedTests::Read(jest),
@@ -137,7 +129,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // mocha
-    Format {
+    RunnerFormat {
         signs: &[" passing ("],
         seen: r"^  \d+ passing \(",
         failed: FailedTests::Read(nested::mocha),
@@ -146,7 +138,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // jasmine
-    Format {
+    RunnerFormat {
         signs: &[" specs, ", " spec, "],
         seen: r"^\d+ specs?, \d+ failure",
         failed: FailedTests::Lines(&[r"^\d+\) (.+)\n  Message:"]),
@@ -156,7 +148,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // bun
-    Format {
+    RunnerFormat {
         signs: &["bun test v", "across "],
         seen: r"^bun test v|^Ran \d+ tests? across",
         failed: FailedTests::Lines(&[r"^(?:\(fail\)|✗) (.+?)(?: \[[\d.]+m?s\])?$"]),
@@ -165,7 +157,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // deno
-    Format {
+    RunnerFormat {
         signs: &["ok | ", "FAILED | "],
         seen: r"^(?:ok|FAILED) \| \d+ passed",
         failed: FailedTests::Lines(&[r"^(\S.*?) => \S+:\d+:\d+$"]),
@@ -173,7 +165,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // JUnit by Maven
-    Format {
+    RunnerFormat {
         signs: &["Tests run: ", "No tests to run"],
         seen: r"^\[\w+\] +(?:Tests run: \d+, Failures|No tests to run)",
         failed: FailedTests::Read(maven),
@@ -183,7 +175,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // JUnit by Gradle
-    Format {
+    RunnerFormat {
         signs: &["tests completed", "test completed"],
         seen: r"^\d+ tests? completed",
         failed: FailedTests::Lines(&[r"^(\S.* > .+?)(?:\(\))? FAILED$"]),
@@ -193,7 +185,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // JUnit 4 by its own console
-    Format {
+    RunnerFormat {
         signs: &["JUnit version 4"],
         seen: r"^JUnit version 4",
         failed: FailedTests::Read(junit),
@@ -202,7 +194,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // JUnit 5 by its own console
-    Format {
+    RunnerFormat {
         signs: &[" tests found"],
         seen: r"^\[ +\d+ tests found",
         failed: FailedTests::Read(junit),
@@ -210,7 +202,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // CTest
-    Format {
+    RunnerFormat {
         signs: &["tests passed, ", "No tests were found!!!"],
         seen: r"tests passed, \d+ tests? failed out of|^No tests were found!!!",
         failed: FailedTests::Lines(&[
@@ -222,7 +214,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // PHPUnit
-    Format {
+    RunnerFormat {
         signs: &["PHPUnit", "Assertions: ", " assertions)", "No tests executed!"],
         seen: r"^PHPUnit [\d.]+|^Tests: \d+, Assertions:|^OK \(\d+ tests?, |^No tests executed!",
         failed: FailedTests::Read(phpunit),
@@ -232,7 +224,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // RSpec
-    Format {
+    RunnerFormat {
         signs: &[" example"],
         seen: r"^\d+ examples?, \d+ failure",
         failed: FailedTests::Lines(&[r"^rspec \S+ # (.+)$"]),
@@ -242,7 +234,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // minitest
-    Format {
+    RunnerFormat {
         signs: &[" assertions, "],
         seen: r"^\d+ (?:runs|tests), \d+ assertions",
         failed: FailedTests::Lines(&[r"^ +\d+\) (?:Failure|Error):\n(\S.*?)(?: \[.*\])?:$"]),
@@ -252,7 +244,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // GoogleTest
-    Format {
+    RunnerFormat {
         signs: &["[====", "[  PASSED  ]", "[  FAILED  ]"],
         seen: r"^\[=+\] .*\d+ tests? from|^\[  (?:PASSED|FAILED)  \] \d+ test",
         failed: FailedTests::Lines(&[
@@ -263,7 +255,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // prove
-    Format {
+    RunnerFormat {
         signs: &["Files=", "Result: NOTESTS"],
         seen: r"^Files=\d+, Tests=\d+|Result: NOTESTS",
         failed: FailedTests::Lines(&[r"^#   Failed test '(.+)'"]),
@@ -271,7 +263,7 @@ pub(super) const FORMATS: &[Format] = &[
         ..PLAIN
     },
     // TAP of any other program, such as bats
-    Format {
+    RunnerFormat {
         signs: &["1.."],
         seen: r"^1\.\.\d+",
         unless: r"^# (?:pass|duration_ms) |^Files=|# time=",

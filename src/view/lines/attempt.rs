@@ -387,10 +387,10 @@ impl EventText for CheckEvent {
             CheckEvent::ReviewWaits(wait) => {
                 warn(format!("{id}: {}", review_wait(wait, at.record.timestamp)))
             }
-            CheckEvent::Proved { proof, .. } => match proof.outcome.is_good() {
+            CheckEvent::Proved { proof, .. } => match proof.is_good() {
                 true if !at.verbose => Vec::new(),
-                true => faint(format!("{id} {}", proof.outcome)),
-                false => warn(format!("{id} {}", proof.outcome)),
+                true => faint(format!("{id} {}", proof.reason)),
+                false => warn(format!("{id} {}", proof.reason)),
             },
         }
     }

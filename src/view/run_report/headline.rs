@@ -183,6 +183,7 @@ impl RunReport {
             Standing::Finished => match run.exit_code {
                 Some(0) if run.completed == 0 && run.plain.is_none() => "nothing was completed",
                 Some(0) => "finished",
+                Some(code) if code == Exit::NotProved.code() => "finished",
                 Some(code) if code == Exit::Limit.code() => "limit reached",
                 _ if run.was_stopped => "stopped",
                 Some(code) if code > 128 => "stopped",

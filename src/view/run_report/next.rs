@@ -172,6 +172,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             | StopReason::Complete
             | StopReason::SelectionComplete
             | StopReason::Red(_)
+            | StopReason::NotProved(_)
             | StopReason::Done { .. }
             | StopReason::Promised,
         )

@@ -175,7 +175,7 @@ impl TaskReader {
             }
             FieldKind::Proof(set) => {
                 let policy = serde_json::from_value(value.json()).ok();
-                let want = "`report`, `require`, `keep` or `none`";
+                let want = "`tests`, `exercised`, `report`, `require` or `none`";
                 put(task, set, self.or_wrong(policy, name, value, want));
             }
             FieldKind::Flag(set) => {

@@ -1,40 +1,14 @@
-//! The trees of the controls of a change, and which of its tests are weaker than before.
+//! The trees of the controls of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ChangedFile, ControlTree};
+use super::{ChangedFile, ControlTree, FunctionSite};
 use crate::proof::{
     ControlText,
-    halves::{self, as_it_was},
+    halves::{as_it_was, is_code},
     source_code::{SourceCode, lexer::Language},
-    tripwire::{Reach, Tripwire, garbage},
+    tripwire::{Reach, Tripwire, changed, garbage},
 };
-
-/// Words of lines with which a test begins.
-const TESTS: &[&str] =
-    &["def test", "func Test", "it(", "test(", "#[test]", "::test]", "@Test", "void test"];
-
-/// Words of lines that decide whether a test passes.
-const ASSERTS: &[&str] = &[
-    "assert", "Assert", "expect", "should", "raises", "require.", "t.Error", "t.Fatal", "[ ",
-    "test ", "grep", "cmp", "diff", "exit",
-];
-
-/// Words with which tests are left out.
-const SKIPS: &[&str] = &[
-    "skip",
-    "xfail",
-    "xit(",
-    "xdescribe",
-    ".only",
-    ".todo",
-    "[ignore",
-    "|| true",
-    "deselect",
-    "collect_ignore",
-    "importorskip",
-    "t.Skip",
-];
 
 /// The tests in a file of source.
 fn test_half(file: &ChangedFile, text: &str) -> String {
@@ -164,78 +138,8 @@ pub(super) fn old_checks(checks: &[&ChangedFile]) -> ControlTree {
     old.collect()
 }
 
-/// Whether a changed file decides which tests pytest runs, and what they find.
-pub(super) fn is_conftest(file: &ChangedFile) -> bool {
-    halves::is_conftest(&file.path) && !file.lines.is_empty() && has_code_change(file)
-}
-
-/// What an older `conftest.py` finds at the path of a test: the tests as they were. Those that it does
-/// not know, and whose fixtures it may lack, are empty.
-pub(super) fn of_its_time(file: &ChangedFile) -> Option<(String, ControlText)> {
-    let stem = file.name().strip_suffix(".py").unwrap_or_default();
-    let has_tests = stem.starts_with("test_") || stem.ends_with("_test");
-    if !file.was_there && !has_tests && !is_conftest(file) {
-        return None;
-    }
-    let base = file.base.as_deref().unwrap_or_default();
-    let new = file.head.as_deref().unwrap_or_default().lines().filter_map(|line| {
-        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def test")?;
-        let (name, _) = name.split_once('(')?;
-        (!base.contains(&format!("def test{name}("))).then(|| format!("\ndef test{name}(): pass\n"))
-    });
-    let new: String = new.filter(|_| has_tests).collect();
-    let is_kept = file.was_there || !has_tests;
-    let text = if is_kept && new.is_empty() {
-        ControlText::Base
-    } else {
-        ControlText::Text(format!("{base}{new}"))
-    };
-    Some((file.path.clone(), text))
-}
-
-/// The files of tests from which tests or their asserts went, and those in which words came with which
-/// tests are left out. What went to another file is still there.
-pub(super) fn weakened(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Vec<String> {
-    let weigh = |file: &ChangedFile, text: &Option<String>, is_source: bool| -> [usize; 3] {
-        let Some(text) = text else { return [0; 3] };
-        let text = if is_source { test_half(file, text) } else { text.clone() };
-        let code = file.code_of(Some(&text)).unwrap_or_default();
-        let count = |words: &[&str]| {
-            code.lines().filter(|line| words.iter().any(|word| line.contains(word))).count()
-        };
-        // The data of tests may be the cases of one.
-        [count(TESTS), count(ASSERTS), usize::from(file.language().is_none())]
-    };
-    let files = tests.iter().map(|it| (it, false)).chain(source.iter().map(|it| (it, true)));
-    let weights: Vec<(&ChangedFile, [usize; 3], [usize; 3])> = files
-        .map(|(file, is_source)| {
-            (*file, weigh(file, &file.base, is_source), weigh(file, &file.head, is_source))
-        })
-        .collect();
-    let went = |at: usize| {
-        let (old, new): (Vec<_>, Vec<_>) =
-            weights.iter().map(|(_, old, new)| (old[at], new[at])).unzip();
-        new.iter().sum::<usize>() < old.iter().sum::<usize>()
-    };
-    let went = [went(0), went(1), went(2)];
-    let is_weaker = |(file, old, new): &&(&ChangedFile, [usize; 3], [usize; 3])| {
-        (0..3).any(|at| went[at] && new[at] < old[at])
-            || (tests.iter().any(|it| it.path == file.path) && skips_more(file))
-    };
-    weights.iter().filter(is_weaker).map(|(file, ..)| file.path.clone()).collect()
-}
-
-/// Whether words came into a file with which tests are left out.
-pub(super) fn skips_more(file: &ChangedFile) -> bool {
-    let skips = |text: &Option<String>| {
-        let text = text.as_deref().unwrap_or_default();
-        SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
-    };
-    skips(&file.head) > skips(&file.base)
-}
-
-/// The tree with the existing tests as they were, if more of them changed than comments, and without
-/// new ones in which tests are left out.
+/// The tree with the existing tests as they were, if more of them changed than comments, and without new
+/// ones that have their names.
 pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
     let mut tree = ControlTree::new();
     for file in tests {
@@ -245,7 +149,7 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
         let is_moved =
             !file.was_there && tests.iter().any(|it| it.head.is_none() && it.name() == file.name());
         let is_binary = file.was_there && file.base.is_none();
-        if is_other || is_moved || is_binary || skips_more(file) {
+        if is_other || is_moved || is_binary {
             tree.insert(file.path.clone(), ControlText::Base);
         }
     }
@@ -258,29 +162,37 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
     tree
 }
 
-/// The tree with a statement in each changed function.
-pub(super) fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
-    // What only lost lines runs nothing new.
-    let planted = source.iter().filter(|it| !only_loses_code(it)).filter_map(|file| {
-        let text = file.head.as_deref()?;
-        let planted = wire.plant(&file.path, text, Reach::Lines(&file.lines))?;
-        Some((file.path.clone(), ControlText::Text(planted)))
-    });
-    planted.collect()
+/// The names of the functions in a version of a file.
+fn names(file: &ChangedFile, text: &Option<String>) -> BTreeSet<String> {
+    let (Some(language), Some(text)) = (file.language(), text) else { return BTreeSet::new() };
+    SourceCode::new(language, text).functions().into_iter().map(|it| it.name).collect()
 }
 
-/// The tree in which all code of a project is broken: its functions in the languages that are read
-/// here, or else its files.
-pub(super) fn broken(code: &[(String, String)], wire: Tripwire) -> ControlTree {
-    let planted = code.iter().filter_map(|(path, text)| {
-        Some((path.clone(), ControlText::Text(wire.plant(path, text, Reach::Functions)?)))
-    });
-    let planted: ControlTree = planted.collect();
-    if !planted.is_empty() {
-        return planted;
+/// The functions that a change adds or changes.
+pub(super) fn functions(source: &[&ChangedFile]) -> Vec<FunctionSite> {
+    let known: BTreeSet<String> = source.iter().flat_map(|it| names(it, &it.base)).collect();
+    let mut sites = Vec::new();
+    // What only lost lines runs nothing new.
+    for file in source.iter().filter(|it| !only_loses_code(it)) {
+        let (Some(language), Some(text)) = (file.language(), &file.head) else { continue };
+        let code = SourceCode::new(language, text);
+        let functions = code.functions();
+        let lines = file.lines.iter().filter(|line| code.has_code(**line));
+        let places: BTreeSet<usize> = lines.flat_map(|line| changed(&functions, *line)).collect();
+        sites.extend(places.into_iter().map(|place| {
+            let name = &functions[place].name;
+            FunctionSite {
+                path: file.path.clone(),
+                place,
+                is_new: !name.is_empty() && !known.contains(name),
+                name: match name.as_str() {
+                    "" => format!("{}:{}", file.path, functions[place].lines.start + 1),
+                    name => name.to_owned(),
+                },
+            }
+        }));
     }
-    let others = code.iter().filter(|(path, _)| Language::of(path).is_none());
-    others.map(|(path, text)| (path.clone(), ControlText::Text(garbage(text)))).collect()
+    sites
 }
 
 /// Whether the code of a file is a part of what it was.
@@ -291,63 +203,73 @@ fn only_loses_code(file: &ChangedFile) -> bool {
     head.lines().all(|line| old.any(|it| it == line))
 }
 
-/// Whether lines of an existing file went.
-pub(super) fn loses_lines(file: &ChangedFile) -> bool {
-    file.was_there && file.has_lost
+/// The tree with a statement in functions: in each with another number.
+pub(super) fn wired(
+    source: &[&ChangedFile],
+    sites: &[&FunctionSite],
+    wire: Tripwire,
+) -> ControlTree {
+    let planted = source.iter().filter_map(|file| {
+        let here = (0_u32..).zip(sites).filter(|(_, site)| site.path == file.path);
+        let these: Vec<(usize, u32)> = here.map(|(number, site)| (site.place, number)).collect();
+        let planted = wire.plant(&file.path, file.head.as_deref()?, Reach::These(&these))?;
+        Some((file.path.clone(), ControlText::Text(planted)))
+    });
+    planted.collect()
 }
 
-/// Whether all code that changed is in functions, or only declares and imports names.
-pub(super) fn is_in_functions(file: &ChangedFile) -> bool {
-    const NAMES: &[&str] = &[
-        "import ",
-        "from ",
-        "class ",
-        "@",
-        "export ",
-        "module.exports",
-        "exports.",
-        "__all__",
-        "const {",
-    ];
-    let (Some(language), Some(text)) = (file.language(), &file.head) else { return false };
-    let source = SourceCode::new(language, text);
-    let functions = source.functions();
-    let lines: Vec<&str> = text.lines().collect();
-    let tests = source.tests();
-    let declares = |line: &str| match language {
-        Language::Rust | Language::Go => {
-            !["const ", "static ", "var ", "="].iter().any(|it| line.contains(it))
-        }
-        Language::Python | Language::JavaScript | Language::TypeScript => {
-            let is_name = |c: char| c.is_alphabetic() || "_ ,'\"()[]{};".contains(c);
-            NAMES.iter().any(|it| line.starts_with(it)) || line.chars().all(is_name)
-        }
-    };
-    file.lines.iter().filter(|line| source.has_code(**line)).all(|line| {
-        functions.iter().any(|it| it.lines.contains(line))
-            || tests.iter().any(|it| it.contains(line))
-            || declares(lines.get(*line).map_or("", |it| it.trim()))
-    })
+/// The tree in which the changed code of languages that are not read here is no code.
+pub(super) fn unreadable(source: &[&ChangedFile]) -> ControlTree {
+    let files = source.iter().filter(|it| it.language().is_none() && is_code(it.name()));
+    let texts = files.filter_map(|file| {
+        Some((file.path.clone(), ControlText::Text(garbage(file.head.as_deref()?))))
+    });
+    texts.collect()
 }
 
-/// The same tree with the tests as they were.
-pub(super) fn broken_old_tests(
+/// The statement that breaks a file. What leaves a function of Rust needs to know its type.
+fn breaking(path: &str, wire: Tripwire) -> Tripwire {
+    if Language::of(path) == Some(Language::Rust) { wire } else { wire.stub() }
+}
+
+/// The tree in which all code of a project is broken: its functions in the languages that are read
+/// here, or else its files.
+pub(super) fn broken(code: &[(String, String)], wire: Tripwire) -> ControlTree {
+    let planted = code.iter().filter_map(|(path, text)| {
+        let planted = breaking(path, wire).plant(path, text, Reach::Functions)?;
+        Some((path.clone(), ControlText::Text(planted)))
+    });
+    let planted: ControlTree = planted.collect();
+    if !planted.is_empty() {
+        return planted;
+    }
+    let others = code.iter().filter(|(path, _)| Language::of(path).is_none());
+    others.map(|(path, text)| (path.clone(), ControlText::Text(garbage(text)))).collect()
+}
+
+/// The same tree with the tests and the settings of checks as they were.
+pub(super) fn broken_old(
     broken: &ControlTree,
     tests: &[&ChangedFile],
     source: &[&ChangedFile],
+    old_checks: &ControlTree,
     wire: Tripwire,
 ) -> ControlTree {
     let mut tree = broken.clone();
-    if tree.is_empty() {
-        return tree;
-    }
     tree.extend(tests.iter().map(|it| (it.path.clone(), ControlText::Base)));
+    tree.extend(old_checks.clone());
     for file in source.iter().filter(|it| changes_tests(it)) {
         let text = with_old_tests(file);
-        let text = wire.plant(&file.path, &text, Reach::Functions).unwrap_or(text);
-        tree.insert(file.path.clone(), ControlText::Text(text));
+        let planted = breaking(&file.path, wire).plant(&file.path, &text, Reach::Functions);
+        tree.insert(file.path.clone(), ControlText::Text(planted.unwrap_or(text)));
     }
     tree
+}
+
+/// Whether a function is gone.
+pub(super) fn has_lost_functions(source: &[&ChangedFile]) -> bool {
+    let head: BTreeSet<String> = source.iter().flat_map(|it| names(it, &it.head)).collect();
+    source.iter().flat_map(|it| names(it, &it.base)).any(|name| !head.contains(&name))
 }
 
 /// A file of source with the tests in it as they were.
@@ -356,4 +278,11 @@ fn with_old_tests(file: &ChangedFile) -> String {
     let language = file.language().unwrap_or(Language::Rust);
     let code = split(&SourceCode::new(language, head), false);
     format!("{code}\n{}", test_half(file, file.base.as_deref().unwrap_or_default()))
+}
+
+/// The text of the tests of the work.
+pub(super) fn test_text(tests: &[&ChangedFile], source: &[&ChangedFile]) -> String {
+    let own = tests.iter().filter_map(|it| it.head.clone());
+    let inner = source.iter().filter_map(|it| Some(test_half(it, it.head.as_deref()?)));
+    own.chain(inner).collect()
 }

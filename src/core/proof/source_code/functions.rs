@@ -24,8 +24,12 @@ pub(in crate::proof) enum Body {
 pub(in crate::proof) struct FunctionText {
     pub(in crate::proof) lines: Range<usize>,
     pub(in crate::proof) body: Body,
-    /// Of Rust and Go: the type of its result; empty without one.
+    /// The type of its result, but of scripts; empty without one.
     pub(in crate::proof) result: Range<usize>,
+    /// Its name; empty without one.
+    pub(in crate::proof) name: String,
+    /// Its first parameter, of Python and scripts, if that is a name.
+    pub(in crate::proof) parameter: Option<String>,
 }
 
 impl SourceCode<'_> {
@@ -55,7 +59,23 @@ impl SourceCode<'_> {
             Some(start) => Body::Lines(start, start),
             None => Body::Statements(open + 1),
         };
-        Some(FunctionText { lines, body, result: 0..0 })
+        let (name, parameter) = (String::new(), None);
+        Some(FunctionText { lines, body, result: 0..0, name, parameter })
+    }
+
+    /// The name at an offset; empty if there is none.
+    fn name_at(&self, at: usize) -> String {
+        let end = (at..self.skeleton.len()).find(|it| !is_word(self.skeleton[*it]));
+        self.text.get(at..end.unwrap_or(self.text.len())).unwrap_or_default().to_owned()
+    }
+
+    /// The first name between brackets, which a function can return as its value.
+    fn parameter(&self, open: usize) -> Option<String> {
+        let mut names = self.text.get(open + 1..self.pair(open)?)?.split(',');
+        let bare = |it: &str| it.split([':', '=']).next().unwrap_or_default().trim().to_owned();
+        let first = names.by_ref().map(bare).find(|it| it != "self" && it != "cls")?;
+        let is_name = !first.is_empty() && first.bytes().all(is_word);
+        is_name.then_some(first)
     }
 
     fn rust(&self) -> Vec<FunctionText> {
@@ -79,6 +99,7 @@ impl SourceCode<'_> {
                 open += 1;
             }
             let mut function = self.function(at, open)?;
+            function.name = self.name_at(name);
             let end = self.words("where").find(|it| (name..open).contains(it)).unwrap_or(open);
             function.result = result.map_or(0..0, |start| start..end.max(start));
             // Attributes of the body come first.
@@ -103,6 +124,8 @@ impl SourceCode<'_> {
                 (self.skeleton[end] == b'(' && &self.text[name..end] != "func").then_some(end)
             });
             let named = if first.is_some() { named } else { Some(open) };
+            let named = named
+                .and_then(|name| (name..length).find(|it| b"([".contains(&self.skeleton[*it])));
             let parameters = match named {
                 Some(name) => (name..length).find(|it| self.skeleton[*it] == b'('),
                 None => self.next(open),
@@ -122,7 +145,11 @@ impl SourceCode<'_> {
                 open += 1;
             }
             let function = self.function(at, open)?;
-            Some(FunctionText { result: result..open.max(result), ..function })
+            let name = named
+                .and_then(|end| self.previous(end))
+                .map_or("", |last| self.word_before(last + 1));
+            let name = if name == "func" { "" } else { name }.to_owned();
+            Some(FunctionText { result: result..open.max(result), name, ..function })
         });
         functions.collect()
     }
@@ -134,15 +161,22 @@ impl SourceCode<'_> {
             let body = self.next(at + 2)?;
             let first = self.previous(at)?;
             let first = if code[first] == b')' { self.pair(first)? } else { first };
+            let word = self.word_before(at);
+            let name =
+                self.assigned_name(if word.is_empty() { first } else { first + 1 - word.len() });
+            let parameter = match word {
+                "" => self.parameter(first),
+                word => Some(word.to_owned()),
+            };
             if code[body] == b'{' {
-                return self.function(first, body);
+                return Some(FunctionText { name, parameter, ..self.function(first, body)? });
             }
             let end = self.expression_end(body)?;
             // A type of a function.
             let is_type = self.language == Language::TypeScript && self.is_in_type(first);
             let lines = self.line_of(first)..self.line_of(end.saturating_sub(1)) + 1;
             let body = Body::Expression(body, end);
-            (!is_type).then_some(FunctionText { lines, body, result: 0..0 })
+            (!is_type).then_some(FunctionText { lines, body, result: 0..0, name, parameter })
         });
         let bodies = (0..code.len()).filter(|at| code[*at] == b'(').filter_map(|at| {
             let close = self.pair(at)?;
@@ -167,11 +201,29 @@ impl SourceCode<'_> {
                 }
                 open = self.type_end(open + 1)?;
             }
-            (code[open] == b'{').then(|| self.function(at, open))?
+            let function = self.function(at, open).filter(|_| code[open] == b'{')?;
+            let is_named = !matches!(name, "" | "function");
+            let name = if is_named { name.to_owned() } else { self.assigned_name(at) };
+            Some(FunctionText { name, parameter: self.parameter(at), ..function })
         });
         let mut functions: Vec<FunctionText> = arrows.chain(bodies).collect();
         functions.sort_by_key(|it| (it.lines.start, it.lines.end));
         functions
+    }
+
+    /// The name that the function is assigned to whose text starts here.
+    fn assigned_name(&self, first: usize) -> String {
+        let line = self.line(self.line_of(first)).map_or(0, |line| line.start);
+        let before = self.text.get(line..first).unwrap_or_default().trim_end();
+        let before = ["function", "async"].iter().fold(before, |it, word| {
+            it.trim_end_matches('*').strip_suffix(word).unwrap_or(it).trim_end()
+        });
+        let name = before.strip_suffix(['=', ':']).unwrap_or_default().trim_end();
+        let start = name.rfind(|c: char| !(c.is_alphanumeric() || "_$".contains(c)));
+        let (around, name) = name.split_at(start.map_or(0, |at| at + 1));
+        // A colon may also belong to a choice.
+        let is_key = around.trim_end().chars().next_back().is_none_or(|c| "{,".contains(c));
+        if before.ends_with(':') && !is_key { String::new() } else { name.to_owned() }
     }
 
     /// Whether `(` comes after the `*` or the word of a function without a name.
@@ -250,15 +302,23 @@ impl SourceCode<'_> {
                 return None;
             }
             let indent = words.len() - words.trim_start().len();
-            let mut colon = at;
+            let name = self.name_at(self.next(at + 3)?);
+            let (mut colon, mut parameters, mut result) = (at, None, None);
             loop {
                 match self.skeleton.get(colon)? {
                     b':' => break,
+                    b'(' if parameters.is_none() => {
+                        parameters = Some(colon);
+                        colon = self.pair(colon)?;
+                    }
                     b'(' | b'[' | b'{' => colon = self.pair(colon)?,
+                    b'-' => result = Some(colon + 2),
                     _ => {}
                 }
                 colon += 1;
             }
+            let result = result.map_or(0..0, |start| start..colon);
+            let parameter = parameters.and_then(|open| self.parameter(open));
             let last = self.python_end(self.line_of(colon), indent);
             let mut first = number;
             while first > 0 && self.text[self.line(first - 1)?].trim_start().starts_with('@') {
@@ -268,10 +328,10 @@ impl SourceCode<'_> {
             let body = self.next(colon + 1)?;
             if self.line_of(body) == self.line_of(colon) {
                 let body = Body::Statements(colon + 1);
-                return Some(FunctionText { lines, body, result: 0..0 });
+                return Some(FunctionText { lines, body, result, name, parameter });
             }
-            let after = self.after_docstring(body);
-            Some(FunctionText { lines, body: Body::Lines(after, body), result: 0..0 })
+            let body = Body::Lines(self.after_docstring(body), body);
+            Some(FunctionText { lines, body, result, name, parameter })
         });
         functions.collect()
     }
