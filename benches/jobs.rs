@@ -193,7 +193,8 @@ pub fn slot(bench: &Bench) {
     let pooled = || {
         let at = turn.replace(turn.get() + 1);
         let id = TaskId::new(&format!("task-{at}")).expect("an id");
-        let settings = workspace.repo.slots().settings(PushRule::default()).expect("read the settings");
+        let settings =
+            workspace.repo.slots().settings(PushRule::default()).expect("read the settings");
         let order = SlotOrder {
             pool: pool.clone(),
             slot: slot.clone(),

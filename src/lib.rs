@@ -6,6 +6,7 @@
 
 pub use ralph_core as core;
 pub mod crash;
+pub mod fixed_limit;
 pub mod regular_file;
 pub mod adapters;
 pub mod project;

@@ -19,7 +19,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::core::{duration, fixed_limit};
+use crate::{core::duration, fixed_limit};
 
 /// The size of the largest file that is read as a whole, in bytes.
 pub const LARGEST: u64 = 256 << 20;

@@ -56,11 +56,10 @@ use crate::{
         duration,
         event::{GraphEvent, RunEvent, StopReason},
         exit::{Exit, Failure},
-        fixed_limit,
         run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
     },
-    crash,
+    crash, fixed_limit,
     project::{
         attempt, config_layers,
         follower::{BUSY, LAST_BUSY},

@@ -17,8 +17,7 @@ use serde_json::json;
 
 use self::agent::DraftSlot;
 use super::{
-    Invocation, check, end_with_git,
-    init,
+    Invocation, check, end_with_git, init,
     inside::SurroundingAttempt,
     run::given_agent,
     task_editor::{read_text, shown, usage},

@@ -20,6 +20,7 @@ use crate::{
         exit::{Exit, fail},
         graph::task::TaskId,
         history::{ActiveAttempt, History},
+        loop_paths::LoopPaths,
     },
     project::{
         attempt::AttemptRecord,
@@ -324,7 +325,11 @@ const AGENT: usize = 32;
 /// The table of the plain loops; empty if there are none.
 fn loops(invocation: &Invocation, now: DateTime<Utc>) -> Result<String> {
     let mut rows = Vec::new();
-    for workspace in invocation.all_loops()?.into_iter().skip(1) {
+    // With default settings: invalid ones do not hide what runs.
+    let directory = invocation.directory()?;
+    let graph = Workspace::unset(&directory, LoopPaths::default())?;
+    for name in graph.loops().context("list the loops")? {
+        let workspace = Workspace::unset(&directory, LoopPaths::of_loop(name))?;
         let (store, live) = look(&workspace)?;
         let view = of_history(&workspace, store.history(), live, now)?;
         if !view.is_blank() {

@@ -29,7 +29,6 @@ pub mod commit_id;
 pub mod reviewer;
 pub mod verdict;
 pub mod whole;
-pub mod fixed_limit;
 pub mod environment;
 pub mod event;
 pub mod attempt;

@@ -67,7 +67,6 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Setting, "verify_on", "work is verified where its attempt ran"),
     (Setting, "verify_baseline", "a red check is tried on the base when it matters"),
     (Setting, "verify_jobs", "as much work is verified at once as `jobs` allows"),
-    (Setting, "stale_after", "a task in progress for two hours counts as stale"),
     (Setting, "proof_timeout", "a proof has 30 minutes"),
     (Setting, "notify_timeout", "a command of `notify` has ten seconds"),
     (Setting, "notify_wait", "the end of a run waits ten seconds for notifications"),
@@ -85,7 +84,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Setting, "regenerate", "the usual lock files are made again; others need a task"),
     (Setting, "redact", "secrets never reach `logs/`"),
     (TaskField, "candidates", "`escalate` gives the next attempt to a stronger agent"),
-    (TaskField, "stale_after", "a task in progress for two hours counts as stale"),
+    (TaskField, "stale_after", "the setting `stale_after` is for all tasks"),
     (TaskField, "verify_baseline", "a red check is tried on the base when it matters"),
 ];
 

@@ -101,6 +101,8 @@ pub struct Policy {
     pub once: bool,
     /// Whether to wait for tasks in progress elsewhere, and for answers, when no task can start.
     pub wait: bool,
+    /// The time after which a task in progress counts as stale.
+    pub stale_after: Duration,
     /// The signal that asked the run to stop.
     pub stop: Option<(i32, &'static str)>,
     /// The plain loop, if the run is one.
@@ -142,6 +144,7 @@ impl Default for Policy {
             max_wait: MAX_WAIT,
             once: false,
             wait: false,
+            stale_after: STALE_AFTER,
             stop: None,
             plain: None,
             isolation: Isolation::default(),

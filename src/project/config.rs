@@ -261,6 +261,8 @@ settings! { @ [] []
     setup_timeout: length = minutes(15);
     /// The folder of the slots, relative to the repository; default: next to it.
     slot_dir: Option<String> = None;
+    /// A task in progress for this long counts as stale.
+    stale_after: length = select::STALE_AFTER;
     /// Stop a run after this many attempts in a row that fail immediately; 0: never.
     start_limit: u32 = select::START_LIMIT;
     /// How long a running attempt may continue after SIGTERM.
@@ -367,6 +369,7 @@ impl Config {
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
             rounds: self.rounds,
+            stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
             roster: self.roster(),
             budget: Budget {
@@ -538,7 +541,7 @@ mod tests {
             );
         }
         assert_eq!(properties["timeout"]["default"], "2h");
-        for (key, values) in [("promise", 3), ("select", 2), ("on_orphans", 2)] {
+        for (key, values) in [("promise", 3), ("push", 2), ("on_orphans", 2)] {
             let values_of = properties[key]["enum"].as_array().unwrap();
             assert_eq!(values_of.len(), values);
             for value in values_of {

@@ -223,7 +223,7 @@ impl Follower {
             let checkout = repo.root().to_owned();
             return Ok(Following::InTheWay { checkout, paths: Vec::new(), why });
         };
-        if !self.replace(&path, &mine, &text)? {
+        if !replace(&path, &mine, &text)? {
             // A person has saved the file at this moment.
             return Ok(Following::Busy { why: format!("`{name}` changed at this moment") });
         }
@@ -248,7 +248,7 @@ impl Follower {
         let is_done = matches!(following, Ok(Following::Done));
         if !is_done {
             // The file keeps its statuses only together with the work.
-            self.replace(&path, &text, &mine)?;
+            replace(&path, &text, &mine)?;
         }
         let left = if is_done { index } else { staged.unwrap_or_else(|| was.clone()) };
         if !is_done || left != landed {
@@ -257,18 +257,18 @@ impl Follower {
         }
         following
     }
+}
 
-    /// Replaces a text of the graph file, unless a person has saved another one.
-    fn replace(&self, path: &Path, old: &str, new: &str) -> Result<bool> {
-        if regular_file::read_to_string(path).ok().as_deref() != Some(old) {
-            return Ok(false);
-        }
-        if old != new {
-            state::replace(path, new.as_bytes())
-                .with_context(|| format!("write `{}`", path.display()))?;
-        }
-        Ok(true)
+/// Replaces a text of the graph file, unless a person has saved another one.
+fn replace(path: &Path, old: &str, new: &str) -> Result<bool> {
+    if regular_file::read_to_string(path).ok().as_deref() != Some(old) {
+        return Ok(false);
     }
+    if old != new {
+        state::replace(path, new.as_bytes())
+            .with_context(|| format!("write `{}`", path.display()))?;
+    }
+    Ok(true)
 }
 
 /// The next move of a branch that is behind: from where to where.

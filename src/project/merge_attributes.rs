@@ -69,11 +69,13 @@ pub fn attributes(workspace: &Workspace) -> Result<MergeAttributes> {
     let is_verified = !config.verify.0.is_empty();
     let any = is_verified.then(|| format!("* {KEEPS_ADDED}\n"));
     let again = REGENERATED.iter().enumerate().filter(|_| is_verified);
-    let again: String =
+    let again: Vec<String> =
         again.map(|(at, (path, _))| format!("{path} {REGENERATES}={at}\n")).collect();
+    let again = again.concat();
     let locks = LOCK_FILES.iter().map(|path| format!("{path} -{KEEPS_ADDED}\n"));
     let union = UNITED.iter().copied().chain([config.learnings.as_str()]);
-    let tail: String = union.map(|path| format!("{path} merge=union\n")).collect();
+    let tail: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
+    let tail = tail.concat();
     let head: String = any.into_iter().chain(locks).collect();
     let write = |name: &str, lines: &str| -> Result<PathBuf> {
         let path = workspace.state.dir().join(name);

@@ -21,7 +21,6 @@ use super::{
 use crate::{
     core::{
         event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
-        fixed_limit,
         graph::task::{Status, TaskId},
         proof::{Proof, ProofReason, policy::ProofPolicy},
         run::{
@@ -30,7 +29,7 @@ use crate::{
         },
         verdict::{Evidence, Outcome},
     },
-    crash,
+    crash, fixed_limit,
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
         graph_file::Write,
@@ -203,7 +202,7 @@ impl Runner {
                 let others = (landed.as_slice(), collided.as_slice());
                 evidence.takes_back =
                     scrutiny::taken_back(workspace, record, evidence, others).unwrap_or_default();
-                let dropped = scrutiny::dropped_side(collided, &evidence.takes_back);
+                let dropped = scrutiny::dropped_side(&workspace.repo, record, collided, evidence)?;
                 evidence.missing.extend(dropped);
             }
             let settings = self.core.proof_settings(record);

@@ -22,12 +22,12 @@ use crate::{
     core::{
         duration,
         event::{Event, Hook, HookFailed, RunEvent, StopReason, record::Record},
-        fixed_limit,
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{SelectionKey, View},
         verdict::{CheckResult, Outcome},
     },
+    fixed_limit,
     project::workspace::Workspace,
     regular_file,
     view::{

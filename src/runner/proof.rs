@@ -28,7 +28,7 @@ use crate::{
             command::{AttemptId, PendingResult},
             input::Input,
         },
-        verdict::{CheckResult, Evidence, Verdict},
+        verdict::{Evidence, Verdict},
     },
     project::{attempt::AttemptRecord, config::Config, workspace::Workspace},
 };

@@ -19,7 +19,7 @@ use crate::{
     adapters::git::{Repo, changed_lines},
     core::{
         commit_id::CommitId,
-        duration, fixed_limit,
+        duration,
         graph::TaskGraph,
         proof::{
             ControlKind, ControlResult, ControlText, Proof, ProofReason, ProofSettings,
@@ -30,6 +30,7 @@ use crate::{
         test_output::TestRun,
         verdict::{CheckResult, Evidence, Outcome},
     },
+    fixed_limit,
     project::attempt::AttemptRecord,
 };
 
@@ -130,25 +131,16 @@ impl ProofOrder {
         let turn = self.turn.take();
         let (began, mut controls) = (Instant::now(), Vec::new());
         let reason = if self.turn.is_stopped() {
-            Ok(self.stopped(began))
+            Ok(stopped(began))
         } else {
             self.prove(began, &mut controls)
         };
         // Also what fails because it was stopped: the setup of a slot.
         let reason = reason.unwrap_or_else(|error| {
-            if self.turn.is_stopped() { self.stopped(began) } else { not_made(&error) }
+            if self.turn.is_stopped() { stopped(began) } else { not_made(&error) }
         });
         drop(turn);
         Proof::new(reason, controls, duration::seconds(began.elapsed()))
-    }
-
-    fn stopped(&self, began: Instant) -> ProofReason {
-        if began.elapsed() < fixed_limit::proof() {
-            return ProofReason::cut_off();
-        }
-        let why =
-            format!("the limit of a proof ({}) was reached", duration::short(fixed_limit::proof()));
-        ProofReason::NotMade { why }
     }
 
     fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofReason> {
@@ -185,7 +177,7 @@ impl ProofOrder {
         let outcome = loop {
             let Some(control) = plan.next(done) else { break plan.reason(done) };
             if self.is_over(began) {
-                break self.stopped(began);
+                break stopped(began);
             }
             let files = control.tree.iter().map(|(path, file)| {
                 let text = match file {
@@ -270,7 +262,7 @@ impl ProofOrder {
             }
             let is_ended = matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted);
             if is_ended || (is_late && *limit > left) {
-                return Err(self.stopped(began));
+                return Err(stopped(began));
             }
             let run = TestRun::read(&output);
             let has_tests = run.as_ref().is_some_and(|run| !run.is_empty());
@@ -338,4 +330,14 @@ fn all_code(
         text.map(|text| Some((path, String::from_utf8(text).ok()?))).transpose()
     });
     texts.collect()
+}
+
+/// The reason of a proof that was stopped: its time was over, or its run ended.
+fn stopped(began: Instant) -> ProofReason {
+    if began.elapsed() < fixed_limit::proof() {
+        return ProofReason::cut_off();
+    }
+    let why =
+        format!("the limit of a proof ({}) was reached", duration::short(fixed_limit::proof()));
+    ProofReason::NotMade { why }
 }

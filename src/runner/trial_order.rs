@@ -45,12 +45,11 @@ impl TrialOrder {
         let main = Repo::discover(&self.main)?;
         let slot = self.pool.merge(self.slot);
         let tree = self.pool.open(&slot, &self.settings, &self.onto)?;
-        let mut trial = match &self.work {
-            Some(work) => self.combine(&main, &tree, work)?,
-            None => {
-                tree.integration().check_out(&self.onto)?;
-                BuiltTrial::default()
-            }
+        let mut trial = if let Some(work) = &self.work {
+            self.combine(&main, &tree, work)?
+        } else {
+            tree.integration().check_out(&self.onto)?;
+            BuiltTrial::default()
         };
         let tip = trial.built.as_ref().map_or(&self.onto, |built| &built.commit);
         main.keep(&self.trial_ref, tip)?;

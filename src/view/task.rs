@@ -22,7 +22,7 @@ use crate::core::{
         load::fields::in_templates,
         task::{Priority, Status, Task, TaskId},
     },
-    select::{STALE_AFTER, TaskState, View},
+    select::{TaskState, View},
     verdict::Verdict,
 };
 
@@ -412,7 +412,7 @@ fn in_progress(
     let attempt = attempts.iter().find(|attempt| attempt.task_id == task.id);
     let live = running && attempt.is_some();
     let age = attempt.map(|attempt| attempt.seconds).or_else(|| claimed_for(task, now));
-    let limit = STALE_AFTER.as_secs();
+    let limit = view.policy.stale_after.as_secs();
     let position = attempt.map(|attempt| {
         let mut position = attempt.position.clone();
         position.note_still(&view.history.active, running);

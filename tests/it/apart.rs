@@ -13,7 +13,8 @@ use crate::{
 
 /// The verify command of these scenes: runs every test that exists.
 const CHECK: &str = "\
-for test in tests/*.sh; do [ ! -e \"$test\" ] || sh \"$test\" || exit 1; done
+set -- tests/*.sh; [ -e \"$1\" ] || exit 0
+echo 1..$#; for test; do sh \"$test\" || { echo not ok 1 - $test; exit 1; }; echo ok 1 - $test; done
 ";
 /// Makes the first verification of `a` wait for the file `on`, once `count.txt` exists.
 pub const HOLD: &str = "\
@@ -346,7 +347,7 @@ fn a_command_that_fails_on_the_lines_of_both_is_a_conflict() {
 
 #[test]
 fn one_of_two_tasks_that_only_fail_together_is_retried() {
-    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\nproof: none\n");
     tell(&trial, "", "together 3; work");
     let test = "put tests/$id.sh 'if [ -e work/a.txt ] && [ -e work/b.txt ] && [ ! -e both ]; then \
                 echo a and b do not mix; exit 1; fi'";
@@ -1070,7 +1071,7 @@ fn a_task_with_nothing_to_commit_lands_as_its_completion() {
 /// Reported work that is not committed is committed, verified alone, and lands.
 #[test]
 fn work_that_was_left_uncommitted_lands_when_it_is_done() {
-    let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "proof: none\n");
     tell(&trial, "a", "echo a > left.txt; report");
     // Passes only with a file that git ignores.
     let trial = trial
@@ -1261,7 +1262,7 @@ fn each_of_two_has_a_terminal_of_its_own() {
 #[test]
 #[ignore = "slow"]
 fn a_checkout_that_waits_follows_in_the_same_run() {
-    let trial = stage(PAIR, "notify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n");
+    let trial = stage(PAIR, "notify: ['cat >> \"$TRIAL_DIR/told\"']\n");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");

@@ -17,7 +17,6 @@ fn layered() -> TestProject {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn every_setting_is_shown_with_its_origin() {
     insta::assert_snapshot!(layered().run(["config"]).out(), @r#"
     agent               claude                              default
@@ -58,6 +57,7 @@ fn every_setting_is_shown_with_its_origin() {
     promise_text        <promise>COMPLETE</promise>         default
     proof               report                              default
     protect             []                                  default
+    push                refuse                              default
     retry               continue                            default
     review              none                                default
     rounds              1                                   .ralph/config.yaml:5
@@ -66,6 +66,7 @@ fn every_setting_is_shown_with_its_origin() {
     setup               []                                  default
     setup_timeout       15m                                 default
     slot_dir            none                                default
+    stale_after         2h                                  default
     start_limit         0                                   .ralph/config.yaml:3
     term_grace          [took]                               .ralph/config.yaml:2
     timeout             45m                                 RALPH_TIMEOUT

@@ -192,7 +192,7 @@ fn findings_go_back_once_and_a_valid_draft_is_taken_over() {
     let trial = project().graph(GRAPH).file("PRD.md", "# Types\nEvery sum is checked.\n");
     let whole = format!("{GRAPH}{}", GOOD.replace("tasks:\n", ""));
     tell(&trial, "draft-1", &writes(&whole.replace("[types]\n", "[typos]\n")));
-    let script = format!("grep -c 'Every sum' \"${{answer%/*}}/spec.md\" > \"$TRIAL_DIR/seen\"; ");
+    let script = "grep -c 'Every sum' \"${answer%/*}/spec.md\" > \"$TRIAL_DIR/seen\"; ".to_owned();
     tell(&trial, "draft-2", &(script + &writes(&whole)));
     let ran = trial.run(["draft", "PRD.md", "--yes"]);
     let ran = ran.stderr_has("goes back to the agent").stderr_has("unknown dependency `typos`");

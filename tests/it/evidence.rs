@@ -390,7 +390,7 @@ fn an_output_that_is_missing_or_blank_is_no_completion() {
 
 #[test]
 fn changes_to_hooks_and_verify_inputs_are_reported() {
-    let graph = "tasks: [{id: a, verify: ['sh check.sh', 'ls tests']}]\n";
+    let graph = "tasks: [{id: a, proof: none, verify: ['sh check.sh', 'ls tests']}]\n";
     let script =
         "echo true > check.sh; echo > tests/t; echo > tests/new; git add .; git commit -qm X
         git config alias.x y; mkdir -p .git/hooks; echo 'exit 0' > .git/hooks/pre-push";
@@ -408,7 +408,7 @@ fn changes_to_hooks_and_verify_inputs_are_reported() {
 
 #[test]
 fn files_that_decide_what_is_checked_are_named_where_people_look() {
-    let graph = "tasks: [{id: a, verify: ['sh run.sh']}]\n";
+    let graph = "tasks: [{id: a, proof: none, verify: ['sh run.sh']}]\n";
     let script = "echo '{\"scripts\": {\"test\": \"true\"}}' > package.json
         for i in 1 2; do echo pass > tests/$i.py; done; echo > tests/new.py
         echo new > code; git add .; git commit -qm X";

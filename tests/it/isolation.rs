@@ -383,13 +383,13 @@ fn a_conflict_that_is_resolved_without_the_other_side_does_not_land() {
 /// Commands of `setup` cannot read a manifest with marks.
 #[test]
 fn commands_that_run_before_the_agent_see_no_marks() {
-    for (file, settings) in [("package.json", "setup: ['! grep -q \"<<<<\" package.json']\n")] {
-        let trial = both_change(file, "echo \"$(cat $file) and $RALPH_TASK_ID\" > $file", settings);
-        trial.run(["run"]).graph_complete();
-        let restored = trial.lines("work_restored");
-        assert_eq!(restored.len(), 1, "{restored:?}");
-        assert_eq!(restored[0]["conflicts"], json!([file]));
-    }
+    let file = "package.json";
+    let settings = "setup: ['! grep -q \"<<<<\" package.json']\n";
+    let trial = both_change(file, "echo \"$(cat $file) and $RALPH_TASK_ID\" > $file", settings);
+    trial.run(["run"]).graph_complete();
+    let restored = trial.lines("work_restored");
+    assert_eq!(restored.len(), 1, "{restored:?}");
+    assert_eq!(restored[0]["conflicts"], json!([file]));
 }
 
 #[test]
@@ -562,7 +562,7 @@ fn a_nested_repository_is_no_work() {
         1) git init -q app; (cd app; echo w > f; git add f; git -c user.name=I -c user.email=i@x commit -qm inner); git add -A 2>/dev/null;;
         *) mkdir -p app; echo w > app/f; git add -A;; esac
         git commit -qm Work; \"$RALPH\" task-complete a";
-    let trial = project("tasks: [{id: a, verify: 'test -f app/f'}]\n", agent);
+    let trial = project("tasks: [{id: a, proof: none, verify: 'test -f app/f'}]\n", agent);
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("failed")[0]["verdict"], "off-branch");
     assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "app"]), "app/f\n");

@@ -20,7 +20,7 @@ fn replaying(name: &str) -> TestProject {
     let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
     let format = format!("{}-json", name.split('-').next().unwrap());
     let agent =
-        format!("agent: {{command: [\"{}\", {file}], output: {format}}}\n", agent("recorded"),);
+        format!("agent: {{command: [\"{}\", {file}], output: {format}}}\n", agent("recorded"));
     TestProject::new().graph(TWO).file(".ralph/config.yaml", &agent)
 }
 

@@ -132,7 +132,7 @@ fn noting_is_for_agents_and_takes_words() {
     for words in [&["note", id, "keep it"][..], &["note", "keep it", "--task", id]] {
         trial.run(words).stdout(&format!("{id}: its next attempt gets the note\n"));
     }
-    trial.run(["note", "no-such-task", "x"]).code(64);
+    trial.run(["note", "no-such-task", "x"]).code(1);
     trial.run(["note", "--tag", "x", "y"]).code(64).stderr_has("--for-all");
     trial
         .run(["note", "--for-all", "--tag", "a b", "y"])

@@ -242,7 +242,7 @@ fn as_markdown_the_words_of_others_stay_what_they_are() {
 
 #[test]
 fn the_end_of_a_run_and_its_notification_say_the_same() {
-    let note = "notify: [{on: [finished], run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
+    let note = "notify: [{on: [finished], command: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
     let trial = project(note);
     let said = trial.run(["run", "-q"]).code(3).err();
     let told = fs::read_to_string(trial.sign("told")).unwrap();

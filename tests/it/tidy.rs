@@ -46,7 +46,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["core/prompt"]),
     ("nix", &["adapters/process/sandbox"]),
     ("petgraph", &["core/graph"]),
-    ("regex", &["core/redact"]),
     (
         "regex_lite",
         &["core/agents", "core/import/github", "core/import/markdown", "core/test_output"],
@@ -304,22 +303,7 @@ fn a_module_imports_only_its_own_layer_and_those_above() {
 }
 
 /// Circles that are still there, with the reason. They go; none is added.
-const KNOWN_CIRCLES: &[(&[&str], &str)] = &[
-    (&["runner::candidates", "runner::end"], "candidates end attempts"),
-    (
-        &[
-            "commands::doctor",
-            "commands::init",
-            "commands::page_data",
-            "commands::pull_request",
-            "commands::review",
-            "commands::run",
-            "commands::serve",
-            "commands::take_back",
-        ],
-        "commands share what no file of its own has",
-    ),
-];
+const KNOWN_CIRCLES: &[(&[&str], &str)] = &[];
 
 /// Which noun each noun imports from. A noun is a file with the files in the folder of its name. What
 /// the file of a layer has is for all of the layer, and no noun.
@@ -539,23 +523,23 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 88_600;
+const LINES: usize = 77_720;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
-    ("adapters", 14_700),
-    ("cli", 1900),
-    ("commands", 14_800),
-    ("core", 31_500),
-    ("project", 7400),
-    ("report", 1500),
-    ("runner", 10_300),
-    ("view", 7500),
-    ("rest", 500),
+    ("adapters", 14_150),
+    ("cli", 1_580),
+    ("commands", 11_760),
+    ("core", 27_810),
+    ("project", 6_340),
+    ("report", 1_090),
+    ("runner", 8_470),
+    ("view", 6_180),
+    ("rest", 370),
 ];
 
 /// The number of files in `src`. It only falls, as the lines do.
-const FILES: usize = 430;
+const FILES: usize = 407;
 
 #[test]
 fn the_whole_stays_small() {
@@ -754,7 +738,7 @@ fn every_page_names_its_reader() {
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
 /// A page says, once, what its reader acts on: a fact of another page is a link, a rare case is for
 /// the message of the program, and the inside for the code and the design notes.
-const WORDS: usize = 30_269;
+const WORDS: usize = 18_200;
 
 #[test]
 fn the_documents_stay_short() {

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use ralph::adapters::git::{GitService, Repo, WorkerSlot, WorkerStore};
+use ralph::adapters::git::{GitService, PushRule, Repo, WorkerSlot, WorkerStore};
 use serde_json::json;
 
 use crate::support::{RALPH, TestProject};
@@ -31,7 +31,7 @@ impl TransferProject {
         trial.git(&["config", "core.autocrlf", "false"]);
         let main = Repo::discover(trial.root()).unwrap();
         let base = main.head().unwrap().commit.unwrap().to_string();
-        let settings = main.slots().settings().unwrap();
+        let settings = main.slots().settings(PushRule::Refuse).unwrap();
         let slot = main.slots().make(&trial.sign("slot"), &settings, &base).unwrap();
         let slot = main.slots().start(&slot, &settings, &base, "ralph/x").unwrap();
         fs::write(slot.root().join("left"), "by an earlier attempt\n").unwrap();

@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(find(""), None);
         assert_eq!(
             Format::ALL.iter().filter(|(name, format)| *name == format.to_string()).count(),
-            8
+            7
         );
     }
 }

@@ -354,6 +354,6 @@ mod tests {
             format!("- {{id: t{n}, depends_on: [{}]}}\n", before.join(", "))
         };
         let text = format!("tasks:\n{}", (0..1_000).map(task).collect::<String>());
-        assert!(!found_in(&text, &["cargo test"]).is_empty());
+        assert!(!found_in(&text, &[]).is_empty());
     }
 }

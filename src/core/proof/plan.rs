@@ -173,6 +173,9 @@ impl ProofPlan {
         }
         let weighs = !old_tests.is_empty() || !old_checks.is_empty() || code.is_empty();
         let broken = if weighs { broken(&all_code()?, tripwire) } else { ControlTree::new() };
+        if code.is_empty() && !has_tests && broken.is_empty() {
+            return Err(ProofReason::NoCode { what: what.to_owned() });
+        }
         let check_files = old_tests.keys().chain(old_checks.keys()).cloned().collect();
         let sites = functions(&code);
         Ok(ProofPlan {
@@ -319,7 +322,9 @@ fn is_late(result: &ControlResult) -> bool {
 /// How many tests of each base name are in a list.
 fn counts(tests: &[String]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
-    tests.iter().for_each(|name| *counts.entry(base_name(name)).or_insert(0) += 1);
+    for name in tests {
+        *counts.entry(base_name(name)).or_insert(0) += 1;
+    }
     counts
 }
 
@@ -404,7 +409,7 @@ impl<'a> ProofResults<'a> {
     }
 
     /// What the controls show against the doubtful functions.
-    fn of_functions(&self) -> Option<ProofReason> {
+    fn function_doubt(&self) -> Option<ProofReason> {
         let doubtful = self.doubtful();
         let (reached, never): (Vec<_>, Vec<_>) =
             doubtful.into_iter().partition(|site| self.is_reached(site));
@@ -477,7 +482,7 @@ impl<'a> ProofResults<'a> {
             let why = format!("{tests} would also fail after an edit that changes nothing");
             return ProofReason::NotMade { why };
         }
-        if let Some(reason) = self.of_functions() {
+        if let Some(reason) = self.function_doubt() {
             return reason;
         }
         let noticed = |result: &'a ControlResult| {
@@ -489,7 +494,7 @@ impl<'a> ProofResults<'a> {
         let stubs: Vec<&ControlResult> = self.all(ControlKind::Stub).collect();
         let command = red.command.clone();
         let seen: BTreeSet<String> = stubs.iter().flat_map(|it| noticed(it)).collect();
-        let is_asked = stubs.iter().any(|it| it.has_tests);
+        let is_asked = stubs.iter().any(|it| it.has_tests || !it.failed.is_empty());
         match (tests.is_empty(), is_asked) {
             // Tests that only call what changed fail without it, and pass if it is emptied.
             (false, true) if seen.is_empty() => ProofReason::NotNoticed {
@@ -512,11 +517,12 @@ impl<'a> ProofResults<'a> {
         // What went may have taken its tests with it.
         let only_loses = self.plan.sites.is_empty() && self.plan.has_lost_functions;
         if self.plan.has_tests && !only_loses && self.plan.policy != ProofPolicy::Exercised {
-            let never = self.of_functions().filter(|it| matches!(it, ProofReason::NeverRun { .. }));
+            let never =
+                self.function_doubt().filter(|it| matches!(it, ProofReason::NeverRun { .. }));
             return never.unwrap_or(ProofReason::NotNoticed { functions: Vec::new() });
         }
         if self.has_functions() {
-            return self.of_functions().unwrap_or(ProofReason::Run);
+            return self.function_doubt().unwrap_or(ProofReason::Run);
         }
         match self.first(ControlKind::Tripwire) {
             Some(wire) if wire.red.is_none() => ProofReason::NeverRun { functions: Vec::new() },

@@ -223,7 +223,9 @@ impl LandingQueue {
         let at = self.ending.iter().position(|trial| trial.work.id == *id);
         let ended = at.map(|at| self.ending.remove(at));
         let is_one = ended.is_some();
-        ended.into_iter().for_each(|trial| self.waiting.push_front(trial.work));
+        if let Some(trial) = ended {
+            self.waiting.push_front(trial.work);
+        }
         is_one
     }
 

@@ -269,15 +269,33 @@ fn is_most(part: usize, all: usize) -> bool {
 }
 
 /// What is said of work that takes back landed work of other tasks although its task conflicted in
-/// these files before.
-pub fn dropped_side(collided: &[String], takes_back: &[TaskId]) -> Option<String> {
-    let tasks: Vec<&str> = takes_back.iter().map(TaskId::as_str).collect();
-    (!collided.is_empty() && !tasks.is_empty()).then(|| {
-        let (files, tasks) = (first_names(collided), first_names(&tasks));
+/// these files before. Files that one side deleted have no lines of both: what is lost there is only
+/// named.
+///
+/// # Errors
+/// The error of `git`.
+pub fn dropped_side(
+    repo: &Repo,
+    record: &AttemptRecord,
+    collided: &[String],
+    evidence: &Evidence,
+) -> Result<Option<String>> {
+    let tasks: Vec<&str> = evidence.takes_back.iter().map(TaskId::as_str).collect();
+    let mut kept = Vec::new();
+    for path in collided.iter().filter(|_| !tasks.is_empty()) {
+        let head = evidence.commits.last().map(|commit| &*commit.id);
+        let mut is_in_both = true;
+        for side in record.base.as_deref().into_iter().chain(head) {
+            is_in_both &= repo.file_at(side, path)?.is_some();
+        }
+        kept.extend(is_in_both.then(|| path.clone()));
+    }
+    Ok((!kept.is_empty()).then(|| {
+        let (files, tasks) = (first_names(&kept), first_names(&tasks));
         format!(
             "it resolved the conflict in {files} without what {tasks} had added; both must stay"
         )
-    })
+    }))
 }
 
 /// Adds to the evidence the changed files that decide what is checked, and the changed tests.

@@ -7,7 +7,7 @@ use std::{
 
 use ralph::{
     adapters::{
-        git::Repo,
+        git::{PushRule, Repo},
         process::{GuardianCommand, ProcessSpec, StartFault, WorkTransfer, WorkerFiles},
     },
     core::verdict::Outcome,
@@ -31,7 +31,7 @@ impl SentProject {
         // Git also runs in this process, with the settings of the user.
         project.git(&["config", "core.autocrlf", "false"]);
         let main = Repo::discover(project.root()).unwrap();
-        let settings = main.slots().settings().unwrap();
+        let settings = main.slots().settings(PushRule::Refuse).unwrap();
         let base = main.head().unwrap().commit.unwrap();
         let slot = project.dir().join("slots/1");
         fs::create_dir(project.dir().join("slots")).unwrap();

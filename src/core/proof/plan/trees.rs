@@ -163,14 +163,15 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
 }
 
 /// The names of the functions in a version of a file.
-fn names(file: &ChangedFile, text: &Option<String>) -> BTreeSet<String> {
+fn names(file: &ChangedFile, text: Option<&String>) -> BTreeSet<String> {
     let (Some(language), Some(text)) = (file.language(), text) else { return BTreeSet::new() };
     SourceCode::new(language, text).functions().into_iter().map(|it| it.name).collect()
 }
 
 /// The functions that a change adds or changes.
 pub(super) fn functions(source: &[&ChangedFile]) -> Vec<FunctionSite> {
-    let known: BTreeSet<String> = source.iter().flat_map(|it| names(it, &it.base)).collect();
+    let known: BTreeSet<String> =
+        source.iter().flat_map(|it| names(it, it.base.as_ref())).collect();
     let mut sites = Vec::new();
     // What only lost lines runs nothing new.
     for file in source.iter().filter(|it| !only_loses_code(it)) {
@@ -268,8 +269,8 @@ pub(super) fn broken_old(
 
 /// Whether a function is gone.
 pub(super) fn has_lost_functions(source: &[&ChangedFile]) -> bool {
-    let head: BTreeSet<String> = source.iter().flat_map(|it| names(it, &it.head)).collect();
-    source.iter().flat_map(|it| names(it, &it.base)).any(|name| !head.contains(&name))
+    let head: BTreeSet<String> = source.iter().flat_map(|it| names(it, it.head.as_ref())).collect();
+    source.iter().flat_map(|it| names(it, it.base.as_ref())).any(|name| !head.contains(&name))
 }
 
 /// A file of source with the tests in it as they were.

@@ -269,6 +269,10 @@ impl LandingQueue {
                 self.drop_question(at);
                 return LandingNext::default();
             }
+            if self.is_building() {
+                // The doubt took away what made it answerable.
+                return LandingNext::default();
+            }
             let question = &mut self.questions[at];
             question.stage = QuestionStage::Building;
             let (slot, id) = (question.slot, question.work.id.clone());

@@ -22,7 +22,7 @@ pub fn proof() -> Duration {
 
 #[cfg(debug_assertions)]
 fn shortened() -> Option<Duration> {
-    crate::duration::parse(&std::env::var("RALPH_FIXED_LIMIT").ok()?).ok()
+    crate::core::duration::parse(&std::env::var("RALPH_FIXED_LIMIT").ok()?).ok()
 }
 
 #[cfg(not(debug_assertions))]
