@@ -334,9 +334,6 @@ fn variable(key: &str) -> String {
 fn variables() -> Result<ConfigLayer> {
     let mut layer = ConfigLayer::new();
     for key in retired::names(RetiredKind::Setting) {
-        if Config::keys().iter().any(|known| known == key) {
-            continue;
-        }
         let name = variable(key);
         if let Some(instead) = replacement(RetiredKind::Setting, key)
             && env::var_os(&name).is_some_and(|text| !text.is_empty())
