@@ -103,7 +103,9 @@ impl RunProofs {
     /// attempts work in the checkout.
     pub(super) fn resume(&mut self, core: &mut RunCore, slots: &RunSlots, records: &Records) {
         let workspace = &core.cx.workspace;
-        let kept = if core.cx.is_isolated() { KeptProof::all(workspace) } else { Vec::new() };
+        let mut kept = if core.cx.is_isolated() { KeptProof::all(workspace) } else { Vec::new() };
+        // Recovery may have begun that of an attempt that it found landed.
+        kept.retain(|it| self.active.iter().all(|proof| proof.task_id != it.record.task_id));
         for mut kept in kept {
             let (id, history) = (kept.record.id(), core.journal.history());
             let past = history.of(&id.task_id);
