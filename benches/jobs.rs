@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::Utc;
+use chrono::{TimeDelta, Utc};
 use ralph::{
     adapters::git::{PushRule, Repo},
     core::{
         graph::task::TaskId,
         history::History,
-        loop_paths,
+        loop_paths, night,
         select::{Policy, View, keys},
     },
     project::{
@@ -48,9 +48,11 @@ fn simulate(naps: &[Nap], levels: usize, jobs: usize) -> Simulation {
     let (history, policy) = (History::default(), Policy { jobs, ..Policy::default() });
     let view = View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
     // A millisecond is estimated as a minute.
-    let length = |number: usize| u64::from(graph.task(number).minutes);
-    let forecast = view.forecast(jobs, &length, Utc::now());
-    assert_eq!(forecast.slots.len(), naps.len(), "all of it can be done");
+    let length = |number: usize| TimeDelta::milliseconds(graph.task(number).minutes.into());
+    let now = Utc::now();
+    let order = night::order(&view, false, now, usize::MAX, &length);
+    assert_eq!(order.len(), naps.len(), "all of it can be done");
+    let end = order.iter().map(|task| task.ends_at).max().unwrap_or(now);
 
     let mut layers = vec![0; naps.len()];
     for (number, nap) in naps.iter().enumerate() {
@@ -69,7 +71,7 @@ fn simulate(naps: &[Nap], levels: usize, jobs: usize) -> Simulation {
         free.into_iter().max().unwrap_or(0)
     };
     let waves = by_layer.into_values().map(wave).sum();
-    Simulation { ordered: Duration::from_millis(forecast.end), waves: millis(waves) }
+    Simulation { ordered: (end - now).to_std().unwrap_or_default(), waves: millis(waves) }
 }
 
 fn millis(count: usize) -> Duration {

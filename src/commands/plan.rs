@@ -15,15 +15,16 @@ use crate::{
     cli::PlanArgs,
     core::{
         exit::Exit,
-        graph::{filter::Filter, task::TaskId},
+        graph::filter::Filter,
         select::{Policy, View},
+        spend::dollars,
     },
     project::{attempt, fatal, workspace::policy_for},
     runner::check_start,
     view::{
-        lines::{counted, short},
+        lines::{counted, minute},
         night::NightView,
-        plan::{PaceView, PlanView},
+        plan::PlanView,
         waits::ElsewhereView,
     },
 };
@@ -37,7 +38,6 @@ const PLANNED: usize = 30;
 /// # Errors
 /// No repository, an invalid graph, an unknown task or agent.
 pub fn run(invocation: &Invocation, options: PlanArgs) -> Result<Exit> {
-    let jobs = options.work.jobs.map(|jobs| jobs as usize);
     let (mut workspace, run) = run::configured(invocation, options.work)?;
     let store = workspace.event_store()?;
     let goes_on = workspace.is_live(store.history())?;
@@ -56,54 +56,52 @@ pub fn run(invocation: &Invocation, options: PlanArgs) -> Result<Exit> {
     let graph = landed.as_ref().unwrap_or(&file);
     let policy = policy_for(&workspace, policy, graph.graph(), store.history())?;
     let shown = if options.all { usize::MAX } else { PLANNED };
-    let (plan, text) =
+    let (mut plan, text) =
         with_view(&workspace, graph, store.history(), &policy, |view: &View<'_>| {
             let freed = view.graph.without_void_claims().filter(|_| !goes_on);
             let view = View { graph: freed.as_ref().unwrap_or(view.graph), ..*view };
-            let plan = PlanView::of(&view, jobs, (goes_on, Utc::now()));
+            let plan = PlanView::of(&view, goes_on, Utc::now(), shown);
             let text = head(&plan, &view);
             (plan, text)
         })?;
+    if !goes_on && !plan.order.is_empty() {
+        let start = check_start(&policy, &file, &workspace, &run);
+        plan.refused = start.err().map(|error| fatal::summary(&error));
+    }
+    if plan.refused.is_some() {
+        plan.night = None;
+    }
     if options.json {
         return success(&terminal::json(&plan));
     }
-    let mut lines = plan.night.as_ref().map_or_else(Vec::new, NightView::lines);
-    if !goes_on && plan.night.is_some() {
-        if let Err(error) = check_start(&policy, &file, &workspace, &run) {
-            lines.insert(0, format!("a run would not start: {}", fatal::summary(&error)));
-        }
+    let refused = plan.refused.iter().map(|why| format!("a run would not start: {why}"));
+    let mut lines: Vec<String> = refused.collect();
+    lines.extend(plan.night.iter().flat_map(NightView::lines));
+    if !goes_on && !plan.order.is_empty() {
         lines.extend(notes(&workspace, &file, &run, true));
         lines.extend(sleep(workspace.config.keep_awake));
     }
     let width = terminal::stdout_width().unwrap_or(usize::MAX);
     let lines = lines.iter().flat_map(|line| terminal::wrap(&visible(line), width));
     let lines: String = lines.map(|line| line + "\n").collect();
-    success(&(text + &lines + &order(&plan, shown)))
+    success(&(text + &lines + &order(&plan)))
 }
 
-/// The first lines: how much there is to do, and what has landed elsewhere.
+/// The first lines: how much there is to do, within which limits, and what has landed elsewhere.
 fn head(plan: &PlanView, view: &View<'_>) -> String {
+    let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
+    let (all, open) = (view.admitted().count(), view.admitted().filter(is_open).count());
     let mut page = String::new();
     if plan.order.is_empty() {
-        let is_open = |number| !view.graph.task(number).status.is_over();
-        let more = if view.admitted().any(is_open) {
-            "; `ralph dag-status` says what each task needs"
-        } else {
-            ""
-        };
+        let more = if open > 0 { "; `ralph dag-status` says what each task needs" } else { "" };
         let _ = writeln!(page, "nothing is left that can be done{more}");
     } else {
-        let work = plan.order.iter().map(|task| task.seconds).sum();
-        let path: Vec<&str> = plan.critical_path.ids.iter().map(TaskId::as_str).collect();
-        let _ = writeln!(
-            page,
-            "{} to do, {} of work; {}\ncritical path: {}, {}",
-            counted(plan.order.len(), "task"),
-            short(work),
-            pace(&plan.pace),
-            short(plan.critical_path.seconds),
-            path.join(" -> "),
-        );
+        let mut parts = vec![
+            format!("{}, {open} open, longest chain {}", counted(all, "task"), plan.chain.len()),
+            counted(plan.jobs, "job"),
+        ];
+        parts.extend(view.policy.budget.cost.map(|most| format!("at most {}", dollars(most))));
+        let _ = writeln!(page, "{}", parts.join(" · "));
     }
     for elsewhere in ElsewhereView::all(view) {
         let _ = writeln!(page, "{}; {}", visible(&elsewhere.text()), elsewhere.cure());
@@ -111,50 +109,27 @@ fn head(plan: &PlanView, view: &View<'_>) -> String {
     page
 }
 
-/// The run by number of jobs, and the order of the tasks.
-fn order(plan: &PlanView, shown: usize) -> String {
+/// The first tasks in their order, each with its time.
+fn order(plan: &PlanView) -> String {
     if plan.order.is_empty() {
         return String::new();
     }
-    let nights = plan.forecasts.iter().any(|forecast| forecast.night.is_some());
-    let [costs, done] = if nights { ["costs", "done"] } else { ["", ""] };
-    let rows = plan.forecasts.iter().map(|forecast| {
-        let night = forecast.night.as_ref();
-        [
-            format!("{:>4}", forecast.jobs),
-            short(forecast.seconds),
-            night.and_then(NightView::cost_range).unwrap_or_default(),
-            night.map(NightView::end_range).unwrap_or_default(),
-        ]
-    });
-    let mut page = format!("\n{}", terminal::table(["jobs", "takes", costs, done], rows));
-    let _ = writeln!(page, "more than {} does not help", counted(plan.enough_jobs, "job"));
-    let _ = writeln!(page, "\nin order, one at a time:");
+    let mut page = "\nin order:\n".to_owned();
     let screen = terminal::stdout_width().unwrap_or(usize::MAX);
-    let width = plan.order.iter().take(shown).map(|task| task.id.as_str().len()).max();
-    let width = width.unwrap_or(0);
-    for task in plan.order.iter().take(shown) {
-        let (id, title) = (task.id.as_str(), visible(&task.title));
-        let line = format!("{:>8}  {id:<width$}  {title}", short(task.seconds));
-        let _ = writeln!(page, "{}", terminal::fit(&line, screen));
+    let width = plan.order.iter().map(|task| task.id.as_str().len()).max().unwrap_or(0);
+    let now = Utc::now();
+    for task in &plan.order {
+        let at = task.starts_at.map_or_else(String::new, |at| minute(at, now) + "  ");
+        let why = task.why.as_ref().map_or_else(String::new, |why| format!("  ({why})"));
+        let line = format!("  {at}{:<width$}  {}{why}", task.id.as_str(), task.title);
+        let _ = writeln!(page, "{}", terminal::fit(&visible(&line), screen));
     }
-    if plan.order.len() > shown {
-        let more = plan.order.len() - shown;
-        let _ = writeln!(page, "{:>8}  and {more} more; `--all` shows them", "");
+    if let Some(more) = plan.count.and_then(|all| all.checked_sub(plan.order.len()))
+        && more > 0
+    {
+        let _ = writeln!(page, "  and {more} more; `--all` shows them");
     }
     page
-}
-
-fn pace(pace: &PaceView) -> String {
-    if !pace.is_known() {
-        return "lengths as estimated".to_owned();
-    }
-    let PaceView { factor, tasks } = pace;
-    let share = match *factor {
-        small if small < 0.1 => format!("1/{:.0} of", 1.0 / small.max(0.001)),
-        factor => format!("{factor:.2} times"),
-    };
-    format!("tasks take {share} their estimate (median of {tasks})")
 }
 
 /// Whether the machine may sleep in the night.

@@ -47,10 +47,7 @@ use crate::{
         window::WindowReporter,
     },
     runner::{self, Reporter, RunOptions, Runner},
-    view::{
-        lines::Verbosity,
-        night::{NightView, Patience},
-    },
+    view::{lines::Verbosity, night::NightView},
 };
 
 /// Runs the graph.
@@ -143,7 +140,7 @@ fn prepared(mut workspace: Workspace, run: RunOptions, output: RunOutput) -> Res
     let notes = notes(&workspace, &file, &run, false);
     let is_foreseen = !is_quiet && !run.once;
     let runner = runner(workspace, file, run, output)?;
-    let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now(), Patience::Short);
+    let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now());
     let foreseen = if is_foreseen { runner.with_view(foresee) } else { None };
     // What ends at once says why itself.
     let foreseen = foreseen.filter(|it| it.ends_at.high > it.from);

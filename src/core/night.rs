@@ -8,12 +8,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     agents::transcript::Usage,
     dice::Dice,
-    event::{AttemptEvent, AttemptResult, Event, StopReason, record::Record},
+    event::{AttemptEvent, AttemptResult, Begun, Event, RunEvent, StopReason, record::Record},
     graph::{TaskGraph, task::Status},
     history::{AttemptSample, History},
     outcome::Outcome,
-    select::{Active, Decision, Turn, View},
-    spend::Spend,
+    select::{Active, Decision, Policy, Turn, View, default_iterations},
+    spend::{Budget, Spend},
     verdict::Verdict,
 };
 
@@ -48,6 +48,17 @@ pub struct PlayedNight {
     pub by_agent: BTreeMap<String, Spend>,
 }
 
+/// A task in the order of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderedTask {
+    /// The task.
+    pub number: usize,
+    /// When it starts.
+    pub starts_at: DateTime<Utc>,
+    /// When it ends.
+    pub ends_at: DateTime<Utc>,
+}
+
 /// A run that goes on for longer is not foreseen.
 pub const HORIZON: TimeDelta = TimeDelta::days(14);
 
@@ -68,14 +79,79 @@ struct Play<'a> {
     history: History,
     now: DateTime<Utc>,
     open: Vec<PlayedAttempt>,
+    started: Vec<OrderedTask>,
     done: Vec<(usize, DateTime<Utc>)>,
     by_agent: BTreeMap<String, Spend>,
+}
+
+/// Returns the history once a run has started now; as it is if one goes on.
+pub fn begun(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> History {
+    let mut history = view.history.clone();
+    if !goes_on {
+        let max_iterations = view.policy.max_iterations.unwrap_or(default_iterations(view));
+        history.apply(&Record {
+            timestamp: now,
+            run_id: "foreseen".to_owned(),
+            seq: 0,
+            iteration: None,
+            task_id: None,
+            event: RunEvent::LoopStarted(Begun { max_iterations, ..Begun::default() }).into(),
+        });
+    }
+    history
+}
+
+/// Returns the tasks that have not started, at most so many, in the order in which a run takes them if
+/// every attempt succeeds and no limit ends it. `length` returns the length of the attempt at a task.
+pub fn order(
+    view: &View<'_>,
+    goes_on: bool,
+    now: DateTime<Utc>,
+    most: usize,
+    length: &dyn Fn(usize) -> TimeDelta,
+) -> Vec<OrderedTask> {
+    let policy = Policy {
+        wait: false,
+        once: false,
+        stop: None,
+        max_iterations: None,
+        budget: Budget::default(),
+        ..view.policy.clone()
+    };
+    let view = View { policy: &policy, ..*view };
+    let mut history = begun(&view, goes_on, now);
+    history.run.begun.max_iterations = u32::MAX;
+    history.paused = false;
+    let draw: &mut Draw<'_> = &mut |number, _| DrawnAttempt {
+        work: length(number),
+        queue: TimeDelta::zero(),
+        verdict: Verdict::Complete,
+        usage: Usage::default(),
+    };
+    let mut play = Play::of(&View { history: &history, ..view }, now, draw);
+    play.go_on(DateTime::<Utc>::MAX_UTC, most, draw);
+    play.started
+}
+
+/// Returns the longest chain of open tasks that a run is to do, by their estimates.
+pub fn longest_chain(view: &View<'_>) -> Vec<usize> {
+    let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
+    let longest = |numbers: &mut dyn Iterator<Item = usize>| {
+        numbers.filter(is_open).min_by_key(|number| (view.keys[*number].chain, *number))
+    };
+    let mut chain: Vec<usize> = longest(&mut view.admitted()).into_iter().collect();
+    while let Some(last) = chain.last()
+        && let Some(next) = longest(&mut view.graph.dependents(*last))
+    {
+        chain.push(next);
+    }
+    chain
 }
 
 /// Plays the rest of the run that the history has, from `now` on.
 pub fn play(view: &View<'_>, now: DateTime<Utc>, draw: &mut Draw<'_>) -> PlayedNight {
     let mut play = Play::of(view, now, draw);
-    let why = play.go_on(now + HORIZON, draw);
+    let why = play.go_on(now + HORIZON, usize::MAX, draw);
     let spend = play.history.run.spend;
     let Play { now: ends_at, done, by_agent, .. } = play;
     PlayedNight { ends_at, why, done, spend, by_agent }
@@ -84,18 +160,32 @@ pub fn play(view: &View<'_>, now: DateTime<Utc>, draw: &mut Draw<'_>) -> PlayedN
 impl<'a> Play<'a> {
     fn of(view: &View<'a>, now: DateTime<Utc>, draw: &mut Draw<'_>) -> Play<'a> {
         let (graph, history) = (view.graph.clone(), view.history.clone());
-        let (open, done, by_agent) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut play = Play { view: *view, graph, history, now, open, done, by_agent };
+        let mut play = Play {
+            view: *view,
+            graph,
+            history,
+            now,
+            open: Vec::new(),
+            started: Vec::new(),
+            done: Vec::new(),
+            by_agent: BTreeMap::new(),
+        };
         play.take_over(draw);
         play
     }
 
-    /// Plays until then, and returns why the run has ended if it has.
-    fn go_on(&mut self, until: DateTime<Utc>, draw: &mut Draw<'_>) -> Option<StopReason> {
+    /// Plays until then, or until so many attempts have started, and returns why the run has ended if
+    /// it has.
+    fn go_on(
+        &mut self,
+        until: DateTime<Utc>,
+        most: usize,
+        draw: &mut Draw<'_>,
+    ) -> Option<StopReason> {
         /// Of so many steps a task no run is made.
         const STEPS: usize = 200;
         for _ in 0..STEPS * (self.graph.tasks().len() + 1) {
-            if self.now >= until {
+            if self.now >= until || self.started.len() >= most {
                 break;
             }
             match self.decide() {
@@ -108,15 +198,19 @@ impl<'a> Play<'a> {
         None
     }
 
+    fn decide(&self) -> Decision {
+        self.with_view(|view| view.decide(self.now))
+    }
+
     /// The number of queued attempts beyond `jobs`, which keep others from starting, is at work as in
     /// [`crate::run::Run::open_work`].
-    fn decide(&self) -> Decision {
+    fn with_view<T>(&self, read: impl FnOnce(&View<'_>) -> T) -> T {
         let mut waiting = 0;
         let active: Vec<Active<'_>> = self
             .open
             .iter()
             .map(|open| {
-                let queued = open.queued_at <= self.now;
+                let queued = open.queued_at <= self.now && open.queued_at < open.ends_at;
                 waiting += usize::from(queued);
                 Active {
                     number: Some(open.number),
@@ -126,7 +220,7 @@ impl<'a> Play<'a> {
             })
             .collect();
         let (graph, history) = (&self.graph, &self.history);
-        View { graph, history, active: &active, ..self.view }.decide(self.now)
+        read(&View { graph, history, active: &active, ..self.view })
     }
 
     /// The attempts that are open at the start. What is drawn for them is longer than they have taken.
@@ -166,16 +260,16 @@ impl<'a> Play<'a> {
 
     /// Starts an attempt.
     fn start(&mut self, number: usize, draw: &mut Draw<'_>) {
-        let view = View { graph: &self.graph, history: &self.history, ..self.view };
-        let agent = match view.agent(number, self.now) {
+        let agent = self.with_view(|view| match view.agent(number, self.now) {
             Turn::Now(Some(call)) => Some(call.name.clone()),
             Turn::Now(None) | Turn::Busy(_) | Turn::Later(_) | Turn::Never => None,
-        };
+        });
         let attempt = self.history.of(&self.graph.task(number).id).attempts + 1;
         self.apply(number, AttemptEvent::started(attempt).into());
         let drawn = draw(number, agent.as_deref());
         let queued_at = self.now + drawn.work;
         let ends_at = queued_at + drawn.queue;
+        self.started.push(OrderedTask { number, starts_at: self.now, ends_at });
         self.open.push(PlayedAttempt { number, agent, attempt, queued_at, ends_at, drawn });
     }
 
@@ -191,10 +285,11 @@ impl<'a> Play<'a> {
         };
         self.now = next;
         let is_cut = end.is_some_and(|end| end <= next);
-        let over = |open: &mut PlayedAttempt| is_cut || open.ends_at <= next;
-        let mut ended: Vec<PlayedAttempt> = self.open.extract_if(.., over).collect();
-        ended.sort_by_key(|open| open.ends_at);
-        for mut open in ended {
+        self.open.sort_by_key(|open| (open.ends_at, open.number));
+        // A run takes what has happened one by one; its end cuts off all that work.
+        let over = self.open.iter().filter(|open| open.ends_at <= next).count().min(1);
+        let over = if is_cut { self.open.len() } else { over };
+        for mut open in self.open.drain(..over).collect::<Vec<_>>() {
             if open.ends_at > next {
                 open.drawn.verdict = Verdict::Interrupted;
             }
@@ -341,14 +436,14 @@ impl<'a> AttemptLaw<'a> {
         self.samples.len()
     }
 
-    /// How long attempts that complete their tasks take relative to the estimates, in the middle, and how
-    /// many there are.
-    pub fn pace(&self) -> (Option<f64>, usize) {
+    /// How long attempts that complete their tasks take relative to the estimates, in the middle; none if
+    /// there are none.
+    pub fn pace(&self) -> Option<f64> {
         let done = self.samples.iter().filter(|(it, _)| it.verdict == Verdict::Complete);
         let mut paces: Vec<f64> =
             done.map(|(it, its)| (it.work_seconds + it.queue_seconds) / its).collect();
         paces.sort_by(f64::total_cmp);
-        (paces.get(paces.len() / 2).copied(), paces.len())
+        paces.get(paces.len() / 2).copied()
     }
 
     /// Plays the rest of a run so many times.
@@ -618,7 +713,7 @@ mod tests {
                 law.draw(number, view.graph.task(number).minutes, &mut dice)
             };
             let mut play = Play::of(view, now, &mut draw);
-            play.go_on(until, &mut draw);
+            play.go_on(until, usize::MAX, &mut draw);
             play
         };
         let end = took(now + HORIZON).now;
@@ -777,6 +872,32 @@ mod tests {
     }
 
     /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.
+    #[test]
+    fn more_jobs_are_faster_down_to_the_longest_chain() {
+        let minutes = [10, 20, 30, 5, 5];
+        let named = |n: usize| Task { minutes: minutes[n], ..task(&format!("t{n}")) };
+        let graph = TaskGraph::new((0..5).map(named).collect(), vec![(0, 1), (1, 2)]).unwrap();
+        let (keys, history) = (keys(&graph), History::default());
+        let length = |number: usize| TimeDelta::minutes(minutes[number].into());
+        let now = DateTime::from_timestamp(0, 0).unwrap();
+        for (jobs, most, end, count) in
+            [(1, usize::MAX, 70, 5), (2, usize::MAX, 60, 5), (9, usize::MAX, 60, 5), (1, 2, 30, 2)]
+        {
+            let policy = Policy { jobs, ..Policy::default() };
+            let view = View {
+                graph: &graph,
+                keys: &keys,
+                history: &history,
+                policy: &policy,
+                active: &[],
+            };
+            let order = order(&view, false, now, most, &length);
+            let last = order.iter().map(|task| task.ends_at).max().unwrap();
+            assert_eq!(((last - now).num_minutes(), order.len()), (end, count), "{jobs}");
+            assert_eq!(longest_chain(&view), [0, 1, 2]);
+        }
+    }
+
     #[test]
     fn forecasts_come_true() {
         let count = env::var("RALPH_NIGHTS").map_or(12, |count| count.parse().unwrap());

@@ -24,7 +24,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines,
-        night::{NightView, Patience},
+        night::NightView,
         run::{RunView, Standing},
         state::{StateKind, TaskCounts},
         waits::{QueueView, if_already_there},
@@ -75,9 +75,8 @@ struct GraphProgress {
     counts: TaskCounts,
     /// The tasks that need a person, the most urgent first.
     stuck: Vec<String>,
-    /// When the run ends, as it was last foreseen, and when that was.
-    end: Option<String>,
-    foreseen_at: DateTime<Utc>,
+    /// The rest of the run, as it was last foreseen.
+    night: Option<NightView>,
 }
 
 /// The newest status text of an attempt.
@@ -292,7 +291,7 @@ fn status_parts(
         (5, needs),
         (2, cost),
         (1, age),
-        (4, progress.end.clone().unwrap_or_default()),
+        (4, progress.night.as_ref().and_then(|it| it.end_in_short(now)).unwrap_or_default()),
     ]
 }
 
@@ -320,16 +319,13 @@ impl GraphProgress {
         });
         stuck.sort_by_key(|(kind, _)| *kind != StateKind::NeedsInput);
         let stuck = stuck.into_iter().map(|(_, text)| text).collect();
-        // A forecast of nothing but estimates is none.
-        let is_due =
-            before.as_ref().is_none_or(|it| it.end.is_none() || it.foreseen_at + FORESIGHT <= now);
+        let is_due = before
+            .as_ref()
+            .is_none_or(|it| it.night.as_ref().is_none_or(|it| it.from + FORESIGHT <= now));
         if matches!(record.event, Event::Ended(_)) && is_due {
-            let night = NightView::of(view, true, now, Patience::Short);
-            let end = night.filter(|it| it.learned_from > 0).map(|it| it.end_in_short());
-            return GraphProgress { counts, stuck, end, foreseen_at: now };
+            return GraphProgress { counts, stuck, night: NightView::of(view, true, now) };
         }
-        let (end, foreseen_at) = before.map_or((None, now), |it| (it.end, it.foreseen_at));
-        GraphProgress { counts, stuck, end, foreseen_at }
+        GraphProgress { counts, stuck, night: before.and_then(|it| it.night) }
     }
 }
 

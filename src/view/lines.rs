@@ -24,7 +24,7 @@ use crate::{
     view::waits::{BlockedLanding, WaitingWorkView},
 };
 
-pub use super::words::{clock, counted, first_paths, full, limit, moment, short};
+pub use super::words::{clock, counted, first_paths, full, limit, minute, moment, short};
 pub(crate) use super::words::{few, ids};
 pub(super) use super::words::{length, named};
 pub use attempt::{continued, how_to_answer, how_to_retry, waiting};

@@ -15,11 +15,11 @@ use super::{
     words::{counted, few, minute},
 };
 use crate::core::{
-    event::{Begun, Blocker, RunEvent, StopReason, record::Record},
+    duration,
+    event::{Blocker, StopReason},
     exit::Exit,
-    graph::task::{DEFAULT_MINUTES, Status},
-    history::History,
-    night::{AttemptLaw, PlayedNight},
+    graph::task::Status,
+    night::{self, AttemptLaw, PlayedNight},
     select::{Policy, View, default_iterations},
     spend::dollars,
 };
@@ -37,9 +37,6 @@ pub struct NightView {
     pub played: usize,
     /// How many ended attempts it is learned from.
     pub learned_from: usize,
-    /// Whether the graph has an estimate of an open task.
-    #[serde(skip)]
-    pub estimated: bool,
     /// The number of tasks that are open.
     pub open: usize,
     /// The time until the run ends, in seconds: in half of the cases less.
@@ -100,8 +97,8 @@ pub struct NightEnd {
     pub remedy: Option<String>,
 }
 
-/// Why no time can be foreseen.
-const NOTHING_KNOWN: &str = "no attempt has ended here, and no task has an estimate";
+/// From so many ended attempts on, a time is named, and not only a range.
+const SURE: usize = 10;
 
 /// An end that is rarer is not named.
 const RARE: f64 = 0.1;
@@ -150,46 +147,23 @@ impl NightAgent {
     }
 }
 
-/// How long it may take to foresee a night.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// A person asked for it.
-    Long,
-    /// It is shown beside other things.
-    Short,
-    /// It is one of several.
-    Row,
-}
-
-impl Patience {
-    /// How many nights of so many steps are played. A step takes about 100 ns.
-    fn nights(self, steps: usize) -> usize {
-        match self {
-            Patience::Long => (2_000_000 / steps.max(1)).clamp(3, 400),
-            Patience::Short | Patience::Row => {
-                let all = if self == Patience::Row { 200_000 } else { 1_000_000 };
-                Some(all / steps.max(1)).filter(|it| *it >= 3).unwrap_or(0).min(60)
-            }
-        }
-    }
+/// How many nights of so many steps are played; none of those that take too long. A step takes about
+/// 100 ns.
+fn count_of_nights(steps: usize) -> usize {
+    Some(2_000_000 / steps.max(1)).filter(|count| *count >= 3).unwrap_or(0).min(60)
 }
 
 impl NightView {
     /// Foresees the rest of the run that goes on, or one that starts now. None if nothing is open, or
-    /// if so many tasks are that this takes longer than `patience`.
-    pub fn of(
-        view: &View<'_>,
-        goes_on: bool,
-        now: DateTime<Utc>,
-        patience: Patience,
-    ) -> Option<NightView> {
+    /// if so many tasks are that this takes too long.
+    pub fn of(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> Option<NightView> {
         let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
         let open = view.admitted().filter(is_open).count();
-        let count = patience.nights(open * view.frontier().count().max(4));
+        let count = count_of_nights(open * view.frontier().count().max(4));
         if open == 0 || count == 0 {
             return None;
         }
-        let history = started(view, goes_on, now);
+        let history = night::begun(view, goes_on, now);
         let freed = view.graph.without_void_claims().filter(|_| !goes_on);
         // What a person does meanwhile cannot be foreseen.
         let policy = Policy { wait: false, ..view.policy.clone() };
@@ -213,10 +187,6 @@ impl NightView {
             goes_on,
             played: count,
             learned_from: law.known(),
-            estimated: view
-                .admitted()
-                .filter(is_open)
-                .any(|number| view.graph.task(number).minutes != DEFAULT_MINUTES),
             open,
             seconds: (ends_at.middle - now).as_seconds_f64(),
             ends_at,
@@ -256,38 +226,55 @@ impl NightView {
         self.agents.iter().filter(|_| self.agents.len() > 1).map(NightAgent::text)
     }
 
-    /// How much longer than this many seconds the tasks take that are planned from `begin` on: all of
-    /// them end when the run does, if it does all.
-    pub fn stretch(&self, begin: DateTime<Utc>, planned: u64) -> f64 {
-        let end = (self.ends_at.middle - begin).as_seconds_f64().max(0.0);
-        if self.is_whole() { end / planned.max(1) as f64 } else { 1.0 }
+    /// How much longer the tasks take that are planned from `begin` to `end`: the last of them ends when
+    /// the run does, if it does all.
+    pub fn stretch(&self, begin: DateTime<Utc>, end: DateTime<Utc>) -> f64 {
+        let planned = (end - begin).as_seconds_f64().max(1.0);
+        let takes = (self.ends_at.middle - begin).as_seconds_f64().max(0.0);
+        if self.is_whole() { takes / planned } else { 1.0 }
     }
 
     /// When and why it ends.
     fn ending(&self) -> String {
-        let RangeView { low, middle, high } = self.ends_at;
-        let at = |time: DateTime<Utc>| minute(time, self.from);
         let why = &self.end().why;
         if !self.is_known() {
-            return format!("at a time that is not known yet ({NOTHING_KNOWN}): {why}");
+            return format!("at a time that is not known before an attempt has ended here: {why}");
         }
-        format!("about {} ({} to {}): {why}", at(middle), at(low), at(high))
+        let RangeView { low, middle, high } = self.ends_at;
+        let [low, middle, high] = [low, middle, high].map(|time| minute(time, self.from));
+        if self.learned_from < SURE {
+            return format!("between {low} and {high}: {why}");
+        }
+        format!("about {middle} ({low} to {high}): {why}")
     }
 
-    /// When it ends, in two words.
-    pub fn end_in_short(&self) -> String {
+    /// When it ends, in a few words; none if that is not known, or over.
+    pub fn end_in_short(&self, now: DateTime<Utc>) -> Option<String> {
         let verb = if self.is_whole() { "done" } else { "ends" };
-        format!("{verb} ≈ {}", minute(self.ends_at.middle, self.from))
+        let end = match self.learned_from {
+            0 => return None,
+            known if known < SURE => self.ends_at.text(|at| minute(at, self.from)),
+            _ => minute(self.ends_at.middle, self.from),
+        };
+        if now < self.ends_at.high {
+            return Some(format!("{verb} ≈ {end}"));
+        }
+        let late = (now - self.ends_at.high).to_std().unwrap_or_default();
+        Some(format!("{} longer than expected", duration::short(late)))
     }
 
-    /// What a run now would come to, in one line.
-    pub fn outlook(&self) -> String {
-        format!("a run now would end {}", self.ending())
+    /// What a run now would come to, in one line; none if nothing is known of that.
+    pub fn outlook(&self) -> Option<String> {
+        self.says_something().then(|| format!("a run now would end {}", self.ending()))
+    }
+
+    fn says_something(&self) -> bool {
+        self.is_known() || !self.is_whole()
     }
 
     /// Whether times are more than an assumption about all tasks.
     pub fn is_known(&self) -> bool {
-        self.learned_from > 0 || self.estimated
+        self.learned_from > 0
     }
 
     /// It in lines for a person, with what can be done about it.
@@ -297,15 +284,15 @@ impl NightView {
             if self.likely > 0 { format!(", {} more likely", self.likely) } else { String::new() };
         let (done, open, morning) = (self.done, counted(self.open, "open task"), at(self.morning));
 
-        let few = (self.learned_from < 10).then(|| counted(self.learned_from, "attempt"));
+        let few = (self.learned_from < SURE).then(|| counted(self.learned_from, "attempt"));
         let learned = few.map_or(String::new(), |few| format!(" (learned from {few} only)"));
         let what = format!("the run will do {done} of {open} by {morning}{more}{learned}");
-        let mut lines = vec![format!("the run ends {}", self.ending())];
-        // Without any attempt this says nothing.
-        if self.learned_from > 0 {
+        let mut lines = Vec::new();
+        if self.says_something() {
+            lines.push(format!("the run ends {}", self.ending()));
+        }
+        if self.is_known() {
             lines.insert(0, what);
-        } else if self.estimated {
-            lines[0] += "; by the estimates alone, since no attempt has ended here";
         }
         lines.extend(self.end().remedy.clone().map(|remedy| format!("  {remedy}")));
         for NightEnd { share, why, remedy, .. } in &self.reasons[1..] {
@@ -322,23 +309,6 @@ impl NightView {
         }
         lines
     }
-}
-
-/// The history once a run has started now; as it is if one goes on.
-fn started(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> History {
-    let mut history = view.history.clone();
-    if !goes_on {
-        let max_iterations = view.policy.max_iterations.unwrap_or(default_iterations(view));
-        history.apply(&Record {
-            timestamp: now,
-            run_id: "foreseen".to_owned(),
-            seq: 0,
-            iteration: None,
-            task_id: None,
-            event: RunEvent::LoopStarted(Begun { max_iterations, ..Begun::default() }).into(),
-        });
-    }
-    history
 }
 
 /// The time when a person looks: seven o'clock.

@@ -1,214 +1,169 @@
-//! The order of the tasks, and what a run would come to, by the number of attempts at once.
+//! What a run would do: the order of its tasks, when and how it ends; and the tasks by state.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
     VERSION,
     attempt::AttemptView,
-    night::{NightView, Patience},
-    state::{StateKind, StateTable, TaskCounts},
+    night::NightView,
+    state::{StateKind, StateMark, StateTable, TaskCounts},
     task::{TaskStanding, TaskView},
     waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
 };
 use crate::core::{
     graph::task::TaskId,
-    night::AttemptLaw,
-    select::{Policy, SelectionKey, Slot, View},
+    night::{self, AttemptLaw, OrderedTask},
+    select::{SelectionKey, TaskState, View},
 };
 
-/// The numbers of attempts at once that are compared where none is given.
-const JOBS: [usize; 5] = [1, 2, 4, 8, 16];
-/// How many attempts must have completed tasks before their lengths count.
-const ENOUGH: usize = 3;
-
-/// What a run would come to.
+/// What a run would do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlanView {
     /// The version of this shape.
     pub schema: u32,
-    /// The run that starts now, or the rest of the one that goes on; none if nothing is open.
+    /// Why a run would not start, if so.
+    pub refused: Option<String>,
+    /// The run that starts now, or the rest of the one that goes on; none if nothing is open, if it would
+    /// not start, or if the graph is too large to be foreseen.
     pub night: Option<NightView>,
-    /// The chain of tasks that bounds the time from below.
-    pub critical_path: PathView,
-    /// How long tasks take, relative to their estimates.
-    pub pace: PaceView,
-    /// The number of attempts at once after which more does not help.
-    pub enough_jobs: usize,
-    /// A forecast for each number of attempts at once.
-    pub forecasts: Vec<ForecastView>,
-    /// The tasks in the order in which one attempt at a time takes them.
-    #[serde(skip)]
-    pub order: Vec<PlannedTask>,
-}
-
-/// The chain of tasks that bounds the time from below.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PathView {
-    /// The tasks, in order.
-    #[schemars(with = "Vec<String>")]
-    pub ids: Vec<TaskId>,
-    /// How long they take together.
-    pub seconds: u64,
-}
-
-/// How long tasks take, relative to their estimates.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PaceView {
-    /// The median of time over estimate; 1 where too few attempts have completed tasks.
-    pub factor: f64,
-    /// How many of the newest attempts have completed tasks.
-    pub tasks: usize,
-}
-
-/// A forecast for one number of attempts at once.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct ForecastView {
-    /// Attempts at once.
+    /// How many attempts it makes at the same time.
     pub jobs: usize,
-    /// How long all of it takes: if every attempt succeeds, or in half of the cases if that can be
-    /// foreseen.
-    pub seconds: u64,
-    /// The run with this number of attempts at once; none before any attempt has ended, or if it is too
-    /// large to be foreseen.
-    pub night: Option<NightView>,
-    /// The tasks, in the order in which they begin.
-    pub tasks: Vec<ForecastTaskView>,
+    /// The longest chain of open tasks, by their estimates: the run takes at least that long.
+    #[schemars(with = "Vec<String>")]
+    pub chain: Vec<TaskId>,
+    /// How many tasks the run would do if every attempt succeeded; none if only the first are known.
+    pub count: Option<usize>,
+    /// The first tasks, in the order in which they start.
+    pub order: Vec<UpcomingTask>,
 }
 
-/// A task of a forecast.
+/// A task that has not started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ForecastTaskView {
+pub struct UpcomingTask {
     /// The task.
     #[schemars(with = "String")]
     pub id: TaskId,
-    /// When it begins, from now.
-    pub start_seconds: u64,
-    /// When it ends, from now.
-    pub end_seconds: u64,
-}
-
-/// A task in the order of one attempt at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedTask {
-    /// The task.
-    pub id: TaskId,
     /// Its title.
     pub title: String,
-    /// How long it takes.
-    pub seconds: u64,
+    /// Its state now.
+    pub state: StateKind,
+    /// When it would start if every attempt succeeds; none if that is not known.
+    pub starts_at: Option<DateTime<Utc>>,
+    /// When it would end.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// The task whose agent added it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added_by: Option<String>,
+    /// Why it cannot start now; none if its dependencies are planned before it.
+    pub why: Option<String>,
 }
 
 impl PlanView {
-    /// A plan for this number of attempts at once, or for the usual ones where there is none.
-    pub fn of(
-        view: &View<'_>,
-        jobs: Option<usize>,
-        (is_live, now): (bool, DateTime<Utc>),
-    ) -> PlanView {
-        let pace = PaceView::of(view);
-        let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
-        let path = view.critical_path(&length, now);
-        let most = widest(view, &length, now);
-        let usual = || JOBS.into_iter().filter(|jobs| *jobs < most).chain([most]).collect();
-        let jobs: Vec<usize> = jobs.map_or_else(usual, |jobs| vec![jobs]);
-        let forecast = |jobs: usize| ForecastView::of(view, jobs, &length, (is_live, now));
-        let planned = |slot: &Slot| {
-            let task = view.graph.task(slot.key.number);
-            let (id, title) = (task.id.clone(), task.title_line().to_owned());
-            PlannedTask { id, title, seconds: slot.end - slot.start }
-        };
+    /// A plan with the first tasks of so many.
+    pub fn of(view: &View<'_>, goes_on: bool, now: DateTime<Utc>, most: usize) -> PlanView {
+        let night = NightView::of(view, goes_on, now);
+        let order = Order::of(view, night.as_ref(), now, most);
+        let chain = night::longest_chain(view).into_iter();
         PlanView {
             schema: VERSION,
-            night: NightView::of(view, is_live, now, Patience::Long),
-            critical_path: PathView {
-                ids: path.iter().map(|number| view.graph.task(*number).id.clone()).collect(),
-                seconds: path.iter().map(|number| length(*number)).sum(),
-            },
-            pace,
-            enough_jobs: most,
-            forecasts: jobs.into_iter().map(forecast).collect(),
-            order: view.forecast(1, &length, now).slots.iter().map(planned).collect(),
-        }
-    }
-}
-
-impl ForecastView {
-    /// A forecast of the selection for this number of attempts at once, from this time on.
-    fn of(
-        view: &View<'_>,
-        jobs: usize,
-        length: &dyn Fn(usize) -> u64,
-        (is_live, now): (bool, DateTime<Utc>),
-    ) -> ForecastView {
-        let forecast = view.forecast(jobs, length, now);
-        let policy = Policy { jobs, ..view.policy.clone() };
-        // Before any attempt has ended, it would say nothing.
-        let is_known = AttemptLaw::of(view).known() > 0;
-        let view = &View { policy: &policy, ..*view };
-        let night = is_known.then(|| NightView::of(view, is_live, now, Patience::Row)).flatten();
-        let stretch = night.as_ref().map_or(1.0, |night| night.stretch(now, forecast.end));
-        let after = |seconds: u64| times(seconds, stretch);
-        let task = |slot: &Slot| ForecastTaskView {
-            id: view.graph.task(slot.key.number).id.clone(),
-            start_seconds: after(slot.start),
-            end_seconds: after(slot.end),
-        };
-        ForecastView {
-            jobs,
-            seconds: after(forecast.end),
+            refused: None,
+            jobs: view.policy.jobs.max(1),
+            chain: chain.map(|number| view.graph.task(number).id.clone()).collect(),
+            count: order.is_whole.then_some(order.tasks.len()),
+            order: order.upcoming(view, now, most),
             night,
-            tasks: forecast.slots.iter().map(task).collect(),
         }
     }
 }
 
-impl PaceView {
-    /// Compares the newest attempts that completed tasks with their estimates.
-    pub fn of(view: &View<'_>) -> PaceView {
-        let (factor, tasks) = AttemptLaw::of(view).pace();
-        let factor = factor.filter(|_| tasks >= ENOUGH).unwrap_or(1.0);
-        PaceView { factor, tasks }
-    }
-
-    /// Whether enough tasks are complete for the factor to mean something.
-    pub fn is_known(&self) -> bool {
-        self.tasks >= ENOUGH
-    }
-
-    /// The length to expect of a task with this estimate.
-    pub fn seconds(&self, minutes: u32) -> u64 {
-        times(u64::from(minutes) * 60, self.factor).max(1)
-    }
+/// The tasks in the order in which a run takes them if every attempt succeeds.
+pub(super) struct Order {
+    tasks: Vec<OrderedTask>,
+    /// Whether these are all of them.
+    is_whole: bool,
+    has_times: bool,
 }
 
-/// Multiplies seconds.
-fn times(seconds: u64, factor: f64) -> u64 {
-    #[expect(
-        clippy::cast_sign_loss,
-        clippy::cast_possible_truncation,
-        reason = "both factors are positive"
-    )]
-    let seconds = (seconds as f64 * factor).round() as u64;
-    seconds
-}
-
-/// The smallest number of attempts at once after which more does not help.
-fn widest(view: &View<'_>, length: &dyn Fn(usize) -> u64, now: DateTime<Utc>) -> usize {
-    let best = view.forecast(usize::MAX, length, now);
-    let (mut low, mut high) = (1, best.slots.len().max(1));
-    while low < high {
-        let middle = low.midpoint(high);
-        if view.forecast(middle, length, now).end <= best.end {
-            high = middle;
-        } else {
-            low = middle + 1;
+impl Order {
+    /// The order from this time on: all of it where the night is foreseen, else so many tasks. Their times
+    /// are stretched, so that the last one ends when the night does.
+    pub(super) fn of(
+        view: &View<'_>,
+        night: Option<&NightView>,
+        begin: DateTime<Utc>,
+        most: usize,
+    ) -> Order {
+        let goes_on = night.is_some_and(|night| night.goes_on);
+        let pace = AttemptLaw::of(view).pace().unwrap_or(1.0);
+        let length = |number: usize| {
+            let seconds = f64::from(view.graph.task(number).minutes) * 60.0 * pace;
+            TimeDelta::milliseconds((seconds.max(1.0) * 1000.0) as i64)
+        };
+        let count = if night.is_some() { usize::MAX } else { most };
+        let mut tasks = night::order(view, goes_on, begin, count, &length);
+        let stretch = night.zip(tasks.iter().map(|task| task.ends_at).max());
+        let stretch = stretch.map_or(1.0, |(night, end)| night.stretch(begin, end));
+        let after = |at: DateTime<Utc>| {
+            let millis = (at - begin).num_milliseconds() as f64 * stretch;
+            begin.checked_add_signed(TimeDelta::milliseconds(millis as i64)).unwrap_or(at)
+        };
+        for task in &mut tasks {
+            (task.starts_at, task.ends_at) = (after(task.starts_at), after(task.ends_at));
         }
+        let is_whole = tasks.len() < count;
+        Order { tasks, is_whole, has_times: night.is_some_and(NightView::is_known) }
     }
-    high
+
+    /// The first tasks that have not started, and those that wait for others.
+    pub(super) fn upcoming(
+        &self,
+        view: &View<'_>,
+        now: DateTime<Utc>,
+        most: usize,
+    ) -> Vec<UpcomingTask> {
+        let task = |number: usize| UpcomingTask {
+            id: view.graph.task(number).id.clone(),
+            title: view.graph.task(number).title_line().to_owned(),
+            state: StateKind::of(view.state(number, now)),
+            starts_at: None,
+            ends_at: None,
+            added_by: view.graph.task(number).added_by.clone(),
+            why: cannot_start(view, number, now),
+        };
+        let planned = self.tasks.iter().take(most).map(|slot| {
+            let waits = view.state(slot.number, now) == TaskState::Waiting;
+            let task = task(slot.number);
+            UpcomingTask {
+                starts_at: self.has_times.then_some(slot.starts_at),
+                ends_at: self.has_times.then_some(slot.ends_at),
+                why: task.why.filter(|_| !waits),
+                ..task
+            }
+        });
+        let mut tasks: Vec<UpcomingTask> = planned.collect();
+        let is_planned: BTreeSet<usize> = self.tasks.iter().map(|task| task.number).collect();
+        let waiting = view.admitted().filter(|number| {
+            !is_planned.contains(number) && view.state(*number, now) == TaskState::Waiting
+        });
+        let room = if self.is_whole { most.saturating_sub(tasks.len()) } else { 0 };
+        tasks.extend(waiting.take(room).map(task));
+        tasks
+    }
+}
+
+/// Why a task cannot start now.
+fn cannot_start(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
+    let state = view.state(number, now);
+    if state == TaskState::Denied {
+        return Some("its agent is denied access".to_owned());
+    }
+    let waits = [StateMark::Ready, StateMark::Waiting].contains(&StateKind::of(state).mark());
+    let waits = waits && state != TaskState::Ready;
+    waits.then(|| TaskView::at(view, number, (false, &[]), now).standing_note(now))
 }
 
 // The task graph by state.

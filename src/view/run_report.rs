@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::{
     attempt::CommitSchema,
     night::NightView,
+    plan::UpcomingTask,
     review::ProofView,
     run::{PastRunView, RunView},
     spend::WasteView,
@@ -40,7 +41,6 @@ use crate::{
 };
 pub use attention::{Attention, AttentionKind};
 pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
-pub use next::UpcomingTask;
 pub use page::Fold;
 
 /// The report of a run that ended or goes on.

@@ -26,7 +26,6 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 4
     --- stderr ---
-    the run ends at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     [time]  3 tasks, 0 done
     [time]  ask started: Paint it
     [time]  ? ask    [took]  asks: Which colour?

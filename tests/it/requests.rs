@@ -366,7 +366,6 @@ fn the_status_tells_how_a_run_stands() {
     left: 3 (1 in progress, 2 ready)
       > b
       > c
-      the run ends at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     Run: [run], started [date] [time], process [pid], lands on `main`, last beat [took] ago
     Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");

@@ -10,7 +10,6 @@ fn a_diamond_is_worked_off_in_order() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
-    the run ends at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     [time]  4 tasks, 0 done
     [time]  start started: Begin
     [time]  ✓ start  [took]  +1 −0  Begin
@@ -193,7 +192,6 @@ fn verbose_says_all_that_is_in_the_journal() {
     insta::assert_snapshot!(trial.run(["run", "-v"]).whole(), @r"
     exit code 0
     --- stderr ---
-    the run ends at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     [time]  run [run], agent: [agents]/commit
     [time]  1 task, 0 done
     [time]  a: pending -> in-progress by this run

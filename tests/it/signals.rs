@@ -29,7 +29,6 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     insta::assert_snapshot!(said, @r"
     exit code 130
     --- stderr ---
-    the run ends at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     [time]  1 task, 0 done
     [time]  a started
     [time]  SIGINT: ending what runs, then stopping; press Ctrl-C again to kill it at once
@@ -38,7 +37,6 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  nothing done in 1 attempt, [took]; 0 of 1 done
     [time]  left: 1 (1 ready)
     [time]    > a
-    [time]    a run now would end at a time that is not known yet (no attempt has ended here, and no task has an estimate): all is done
     [time]  next: `ralph run` continues
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");

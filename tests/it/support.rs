@@ -98,9 +98,10 @@ impl TestProject {
     /// The tasks in the order of a run with one job, as `ralph plan` predicts it.
     #[track_caller]
     pub fn planned(&self, flags: &[&str]) -> Vec<String> {
-        let words = ["plan", "--json", "--jobs", "1"].iter().chain(flags).copied();
+        let words = ["plan", "--json", "--all", "--jobs", "1"].iter().chain(flags).copied();
         let plan = self.run(words.collect::<Vec<_>>()).json();
-        let tasks = plan["forecasts"][0]["tasks"].as_array().unwrap().iter();
+        let count = plan["count"].as_u64().unwrap() as usize;
+        let tasks = plan["order"].as_array().unwrap().iter().take(count);
         tasks.map(|task| task["id"].as_str().unwrap().to_owned()).collect()
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport, UpcomingTask,
+    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport,
     page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, line},
+        plan::UpcomingTask,
         run::PastRunView,
         run::RunView,
         state::{StateKind, StateMark},
@@ -283,7 +284,7 @@ impl RunReport {
         let lines = self
             .forecast
             .as_ref()
-            .map(|it| if it.goes_on { it.lines() } else { vec![it.outlook()] });
+            .map(|it| if it.goes_on { it.lines() } else { it.outlook().into_iter().collect() });
         for text in lines.unwrap_or_default() {
             page.aside(Style::Faint, &text);
         }
