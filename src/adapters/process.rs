@@ -46,7 +46,7 @@ use crate::core::{executor::ExecutorFault, redact::Redactor, verdict::Outcome};
 pub use agent::{AgentProcess, GuardianProgram, run_guarded};
 pub use calls::{
     Foreground, ForegroundGroup, OwnCall, STARTED, call_own, leave_streams, leave_terminal,
-    open_in_browser, run_here, shell_fault,
+    open_in_browser, shell_fault,
 };
 pub use group::check;
 pub use outputs::OutputReaders;

@@ -3,7 +3,7 @@
 
 use std::env;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::Utc;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     adapters::{
-        process::{self, relay},
+        process::relay,
         terminal::{self, visible},
     },
     cli::TaskCompleteArgs,
@@ -203,10 +203,12 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
     let is_inside = [relay::VARIABLE, AWAY].iter().any(|name| env::var_os(name).is_some())
         || SurroundingAttempt::of(&workspace).is_some();
     let wanted = executors::name_of(config, file.graph().task(number), None);
-    let verifier =
-        if is_inside { Executor::local() } else { executors::find(config, Some(wanted))? };
     // A sandbox or a container works on this checkout; another machine would need a copy.
-    let is_here = !matches!(verifier.kind, ExecutorKind::Sandbox(_) | ExecutorKind::Container(_));
+    let of_checkout =
+        |it: &Executor| matches!(it.kind, ExecutorKind::Sandbox(_) | ExecutorKind::Container(_));
+    let found = if is_inside { Executor::local() } else { executors::find(config, Some(wanted))? };
+    let is_here = !of_checkout(&found);
+    let verifier = if is_here { Executor::local() } else { found };
     let at = match (is_here, is_inside || wanted == LOCAL) {
         (false, _) => format!(" on `{}`", verifier.name),
         (true, true) => String::new(),
@@ -223,15 +225,9 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
     };
     for command in &commands {
         terminal::say(&format!("verifying {id}{at}: `{}`", visible(command)));
-        let variable = ("RALPH_TASK_ID", id.as_str());
-        let outcome = if is_here {
-            process::run_here(command, folder, variable).context("start `sh`")?
-        } else {
-            let (name, value) = variable;
-            let env = vec![(name.to_owned(), value.to_owned())];
-            let probe = Probe { is_shown: true, env, ..Probe::shell(command, folder) };
-            bench.run_in(&place, probe, config.verify_timeout)?.0
-        };
+        let env = vec![("RALPH_TASK_ID".to_owned(), id.to_string())];
+        let probe = Probe { is_shown: true, env, ..Probe::shell(command, folder) };
+        let (outcome, _) = bench.run_in(&place, probe, config.verify_timeout)?;
         if let Outcome::NotStarted { error } = outcome {
             return fail(Exit::Agent, error);
         }

@@ -139,6 +139,12 @@ fn what_fails_without_the_work_stays() {
     assert!(trial.lines("taken_back").is_empty());
     trial.run(["take-back", "a", "--unverified"]).code(0).code_is_any();
     assert_eq!(work(&trial), ["b.txt"]);
+    // One that fails and then passes on the same files says nothing of the work, as in the merge queue.
+    let once = "verify: 'mkdir \"$TRIAL_DIR/once\" 2> /dev/null && exit 1; true'\n";
+    let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}{once}"));
+    let said = trial.run(["take-back", "b"]).code(0);
+    said.stderr_has("failed and then passed on the same files").code_is_any();
+    assert!(work(&trial).is_empty());
 }
 
 #[test]

@@ -152,6 +152,8 @@ fn a_verify_command_that_hangs_is_ended_with_all_it_started() {
         .file(".ralph/config.yaml", "grace: 200ms\nverify_timeout: 1s\n")
         .graph(&graph("    verify: setsid sleep 600 & sleep 600\n    max_attempts: 1"))
         .agent("commit");
+    trial.run(["verify", "a"]).code(1).stderr_has("ended by ralph at its limit of");
+    trial.no_process_is_left();
     trial.run(["run"]).code(3);
     assert_eq!(trial.lines("verify_failed")[0]["outcome"], "timed_out");
     trial.no_process_is_left();

@@ -132,16 +132,6 @@ fn outside(command: &duct::Expression, dir: &Path) -> duct::Expression {
     NESTED.into_iter().fold(command, |command, name| command.env_remove(name))
 }
 
-/// Runs a shell command to its end, with this process's own input and output.
-///
-/// # Errors
-/// When the shell cannot be started.
-pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result<Outcome> {
-    let (name, value) = variable;
-    let run = duct::cmd!("sh", "-c", command).dir(dir).env(name, value).unchecked().run()?;
-    Ok(group::outcome(run.status.code(), run.status.signal()))
-}
-
 /// How a short command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCall {
