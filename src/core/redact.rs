@@ -1,19 +1,21 @@
 //! Redaction: removes known secrets from a stream, in every spelling that programs print, and
 //! anything that looks like a key.
 //!
-//! There are two stages. Each carries its state over chunk boundaries, so the result does not
-//! depend on how the stream is split. A stage holds back only bytes that may start a secret. All
-//! other bytes pass unchanged, and JSON stays valid. The caller supplies the values.
+//! There are two stages: known values, which the caller supplies, and forms of secrets. Each carries
+//! its state over chunk boundaries, so the result does not depend on how the stream is split. A stage
+//! holds back only bytes that may start a secret. All other bytes pass unchanged, and JSON stays
+//! valid. Names and forms are the same for a sandbox, a log, and work that must not land.
 //!
 //! Limitations: secrets that are split over several events, wrapped over lines, encrypted or
 //! compressed are not found.
 
+mod names;
 mod needles;
 mod shapes;
-mod swallow;
 
 use std::{ffi::OsString, fmt};
 
+pub use names::is_secret_name;
 use needles::Needles;
 use shapes::Shapes;
 
@@ -28,36 +30,30 @@ const SHORTEST: usize = 8;
 const NO_SECRETS: &[&str] =
     &["anonymous", "disabled", "inherited", "optional", "password", "required", "undefined"];
 
-/// Whether a variable of this name holds a secret, or a list of them.
-pub fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    let name = name.strip_suffix('S').unwrap_or(&name);
-    let is_word = |rest: &str| rest.is_empty() || rest.ends_with(['_', '-']);
-    // `PASS` has lost its last letter.
-    let words = [
-        "KEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "PAT",
-        "PAS",
-        "APIKEY",
-        "DSN",
-        "WEBHOOK",
-        "WEBHOOK_URL",
-    ];
-    words.iter().any(|end| name.strip_suffix(end).is_some_and(is_word))
-        // As in `PGPASSWORD`.
-        || name.ends_with("PASSWORD")
-        // `PWD` itself is the working directory.
-        || ["_PWD", "-PWD"].iter().any(|end| name.ends_with(end))
+/// Whether a variable holds a secret: by the form of its value; or by its name, unless the value is a
+/// switch, a number, a path or a local address.
+pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
+    is_secret_name(name) && !is_plain(name, value)
+        || shapes::is_bare_key(value)
+        || shapes::holds_secret(value)
 }
 
-/// Whether a variable holds a secret by its name, or a password in the URL that is its value.
-pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
-    is_secret_name(name) || url_password(value).is_some_and(|password| !password.is_empty())
+/// Whether a value cannot be a secret. A number can be a password.
+fn is_plain(name: &str, value: &[u8]) -> bool {
+    let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+    let is_switch =
+        "true false yes no on off none null default auto".split(' ').any(|it| it == value);
+    let is_path = value.starts_with(['/', '~', '.']) && !value.contains(['+', '=', ' '])
+        || value.starts_with("unix:");
+    let local = ["://localhost", "://127.0.0.1"];
+    let is_local = local.iter().any(|it| value.contains(it)) && !value.contains('@');
+    let digits = value.trim_end_matches(char::is_alphabetic);
+    let is_number = (1..=6).contains(&digits.len())
+        && digits.bytes().all(|it| it.is_ascii_digit())
+        && value.len() <= digits.len() + 2;
+    let name = name.to_ascii_uppercase();
+    let is_password = name.contains("PASS") || name.ends_with("PIN");
+    is_switch || is_path || is_local || is_number && !is_password
 }
 
 /// The names of files that hold secrets. Only names that mean nothing else: a file that is left out
@@ -90,39 +86,12 @@ pub fn is_secret_file(path: &str) -> bool {
 }
 
 /// The words that stand for a password in examples.
-const NO_PASSWORDS: &[&str] = &[
-    "",
-    "admin",
-    "changeme",
-    "change-me",
-    "dev",
-    "example",
-    "mysql",
-    "pass",
-    "passwd",
-    "password",
-    "postgres",
-    "pw",
-    "pwd",
-    "redis",
-    "root",
-    "secret",
-    "test",
-    "user",
-    "xxx",
-    "your-password",
-];
+const NO_PASSWORDS: &str = "admin changeme change-me dev example mysql pass passwd password postgres \
+    pw pwd redis root secret test user xxx your-password";
 
-/// A line of a file without what is only an example of a secret: passwords of URLs that lead to this
-/// machine or nowhere, or that are no passwords, and tokens in tests and in samples of settings.
-pub fn without_examples(path: &str, line: &str) -> String {
-    let lower = path.to_lowercase();
-    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
-    let samples = [
-        "example", "examples", "sample", "template", "test", "tests", "spec", "specs", "fixture",
-        "fixtures",
-    ];
-    let is_sample = words.any(|word| samples.contains(&word));
+/// A line of a file without the passwords of URLs that are only examples: those of URLs that lead to
+/// this machine or nowhere, or that are no passwords.
+pub fn without_examples(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once("://") {
@@ -135,8 +104,8 @@ pub fn without_examples(path: &str, line: &str) -> String {
             let host = host.split(':').next().unwrap_or(host);
             let is_here =
                 !host.contains('.') || host.starts_with("127.") || host.contains("example");
-            let is_none = NO_PASSWORDS.contains(&password.to_lowercase().as_str());
-            if is_sample || is_here || is_none || user == password {
+            let is_none = NO_PASSWORDS.split(' ').any(|it| password.eq_ignore_ascii_case(it));
+            if is_here || is_none || user == password || password.is_empty() {
                 text += " ";
                 rest = &after[place.len()..];
                 continue;
@@ -145,8 +114,15 @@ pub fn without_examples(path: &str, line: &str) -> String {
         text += "://";
         rest = after;
     }
-    text += rest;
-    if is_sample { text.replace("eyJ", "") } else { text }
+    text + rest
+}
+
+/// Whether a file is a test or a sample, in which passwords and tokens are made up.
+fn is_sample(path: &str) -> bool {
+    let samples = "example examples sample template test tests spec specs fixture fixtures";
+    let path = path.to_lowercase();
+    let mut words = path.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| samples.split(' ').any(|it| it == word))
 }
 
 /// The secrets in the value of a variable: all of it and, if it is a list, its parts.
@@ -181,7 +157,7 @@ impl Redactor {
         let values = values.iter().map(|value| value.as_ref().trim_ascii());
         Redactor {
             needles: Needles::new(values.filter(|value| value.len() >= SHORTEST)),
-            shapes: Some(Shapes::new()),
+            shapes: Some(Shapes::default()),
             between: Vec::new(),
         }
     }
@@ -189,14 +165,11 @@ impl Redactor {
     /// Searches for the values of environment variables whose names mark them as secret, and for
     /// strings that look like keys.
     pub fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Redactor {
-        let is_secret = |(name, value): &(OsString, OsString)| {
-            name.to_str().is_some_and(is_secret_name) && !NO_SECRETS.iter().any(|it| value == it)
-        };
         let mut secrets: Vec<Vec<u8>> = Vec::new();
-        for variable in variables {
-            let is_secret = is_secret(&variable);
-            let value = variable.1.into_encoded_bytes();
-            if is_secret {
+        for (name, value) in variables {
+            let is_none = NO_SECRETS.iter().any(|it| value == *it);
+            let (name, value) = (name.to_string_lossy(), value.into_encoded_bytes());
+            if is_secret_name(&name) && !is_plain(&name, &value) && !is_none {
                 secrets.extend(parts(&value).map(<[u8]>::to_vec));
             }
             // A word such as `postgres` occurs elsewhere too.
@@ -210,6 +183,15 @@ impl Redactor {
     #[must_use]
     pub fn without_shapes(self) -> Redactor {
         Redactor { shapes: None, ..self }
+    }
+
+    /// Searches a file of the work: one that is a test or a sample for values and keys only.
+    #[must_use]
+    pub fn for_file(mut self, path: &str) -> Redactor {
+        if let Some(shapes) = &mut self.shapes {
+            shapes.only_keys = is_sample(path);
+        }
+        self
     }
 
     /// Takes the next bytes, and appends to `out` the bytes that are known not to be secret.
@@ -325,21 +307,24 @@ mod tests {
     #[test]
     fn examples_of_secrets_are_none() {
         let url = |host: &str| format!("DATABASE_URL=postgres://app:hunter2x@{host}/db");
+        let token = "T = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x'".to_owned();
+        let assigned = "DB_PASSWORD = 'Tr0ub4dor&3x'".to_owned();
         for (path, line, is_kept) in [
             ("a.py", url("db.company.com"), true),
             ("a.py", url("localhost:5432"), false),
             ("compose.yaml", url("db"), false),
             ("a.py", "x = 'postgres://user:password@db.company.com/db'".to_owned(), false),
             (".env.example", url("db.company.com"), false),
-            (
-                "tests/test_token.py",
-                "T = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x'".to_owned(),
-                false,
-            ),
-            ("src/token.py", "T = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x'".to_owned(), true),
-            ("a.md", "see https://example.com/a and b@c.de".to_owned(), true),
+            ("tests/test_token.py", token.clone(), false),
+            ("src/token.py", token, true),
+            ("settings.py", assigned.clone(), true),
+            ("tests/settings.py", assigned, false),
+            ("settings.py", "DB_PASSWORD = os.environ['DB_PASSWORD_2']".to_owned(), false),
+            ("a.md", "see https://example.com/a and b@c.de".to_owned(), false),
         ] {
-            assert_eq!(without_examples(path, &line) == line, is_kept, "{path}: {line}");
+            let line = without_examples(&line);
+            let redactor = Redactor::new([""; 0]).for_file(path);
+            assert_eq!(redactor.text(&line) != line, is_kept, "{path}: {line}");
         }
     }
 
@@ -427,6 +412,7 @@ mod tests {
                     kind if kind.is_dir() => folders.push(path),
                     kind if kind.is_file() => {
                         let bytes = fs::read(&path).unwrap();
+                        let redactor = redactor.clone().for_file(&path.to_string_lossy());
                         assert!(whole(&redactor, &bytes) == bytes, "{}", path.display());
                         files += 1;
                     }
@@ -510,6 +496,36 @@ mod tests {
         assert!(out.ends_with(b"this: "));
         redactor.finish(&mut out);
         assert!(out.ends_with(b"s3cr"));
+    }
+
+    #[test]
+    fn what_is_assigned_to_a_secret_name_is_removed() {
+        let clean = |text: &str| Redactor::new([""; 0]).text(text);
+        for (text, left) in [
+            ("DB_PASSWORD = 'Tr0ub4dor&3x'", "DB_PASSWORD = '[redacted]'"),
+            (r#"{"client_secret":"aB3-xyz-9"}"#, r#"{"client_secret":"[redacted]"}"#),
+            (
+                r#"{"text":"{\"api_key\": \"aB3xyz9q\"}"}"#,
+                r#"{"text":"{\"api_key\": \"[redacted]\"}"}"#,
+            ),
+            ("x?user=a&password=hunter7xQz&next=/", "x?user=a&password=[redacted]&next=/"),
+            ("<password>hunter7xQz9</password>", "<password>[redacted]</password>"),
+            ("curl -u deploy:hunter7xQz9 x", "curl -u deploy:[redacted] x"),
+            ("mysqldump --password=hunter7xQz9 d", "mysqldump --password=[redacted] d"),
+        ] {
+            assert_eq!(clean(text), left);
+        }
+        for same in [
+            "DB_PASSWORD=${DB_PASSWORD_2}",
+            "const token = await getToken2(user);",
+            "api_key: <your-api-key-1>",
+            r#"{"max_tokens": 12345678, "session_id": "e8c1abcc-71de-436d-a34f-9840baf2374a"}"#,
+            r#"{"type":"tool_use","id":"toolu_01EapRsppzEqySPHqhQOnWV9","signature":"aB3aB3aB3aB3aB3a"}"#,
+            "cache_key = 'aB3aB3aB3aB3aB3aB3aB3'",
+            "key = line[0:12] + other_line[12]",
+        ] {
+            assert_eq!(clean(same), same);
+        }
     }
 
     #[test]
@@ -646,30 +662,24 @@ mod tests {
     }
 
     #[test]
-    fn secret_names_are_recognized() {
-        for name in ["ANTHROPIC_API_KEY", "GH_TOKEN", "token", "Db_Password", "X-SECRET", "KEY"] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in ["DB_PASS", "SENTRY_DSN", "SLACK_WEBHOOK_URL", "STRIPE_KEY", "GPG_PASSPHRASE"] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in ["COMPASS", "PASSAGE", "BYPASS", "WEBHOOK_PORT"] {
-            assert!(!is_secret_name(name), "{name}");
-        }
-        for (value, is_one) in [
-            ("redis://:pw@host", true),
-            ("postgres://me:pw@host/x", true),
-            ("redis://host", false),
-            ("https://me@host", false),
-            ("", false),
+    fn a_variable_is_secret_by_its_name_or_the_form_of_its_value() {
+        for (name, value, is_one) in [
+            ("REDIS_URL", "redis://:pw@host", true),
+            ("REDIS_URL", "postgres://me:pw@host/x", true),
+            ("REDIS_URL", "redis://host", false),
+            ("REDIS_URL", "https://me@host", false),
+            ("REDIS_URL", "", false),
+            ("ODBC", "Server=x;Pwd=Zq9v-4body;", true),
+            ("GRADLE_OPTS", "-Xmx1g -Dpw=Zq9v-4body", true),
+            ("CURL_OPTS", "-u me:Zq9v-4body", true),
+            ("HUGGINGFACEHUB", "Zq9vSECRETbody31-and-more", true),
+            ("INVOCATION_ID", "e8c1abcc71de436da34f9840baf2374a", false),
+            ("API_TOKEN", "", true),
+            ("API_TOKEN", "300s", false),
+            ("API_TOKEN", "~/.token", false),
+            ("DB_PASSWORD", "1234", true),
         ] {
-            assert_eq!(is_secret_variable("REDIS_URL", value.as_bytes()), is_one, "{value}");
-        }
-        for name in ["PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD", "API_KEYS", "AWS_CREDENTIALS"] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in ["MONKEY", "TOKENIZER", "PATH", "KEYBOARD_LAYOUT", "PWD", "OLDPWD", "S", ""] {
-            assert!(!is_secret_name(name), "{name}");
+            assert_eq!(is_secret_variable(name, value.as_bytes()), is_one, "{name}={value}");
         }
     }
 

@@ -154,9 +154,8 @@ pub const CACHES: &[(&str, &str, &str)] = &[
     ("GOCACHE", "go-build", "~/.cache/go-build"),
 ];
 
-/// Variables that lead to credentials or to a socket, beside those that hold a secret by their name or
-/// value. `*` is any text.
-pub const SECRET_VARIABLES: &[&str] = &[
+/// Variables that lead to a socket or to a program that asks for passwords. `*` is any text.
+pub const SOCKET_VARIABLES: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
     "SSH_ASKPASS",
@@ -170,23 +169,10 @@ pub const SECRET_VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
     "DOCKER_HOST",
     "CONTAINER_HOST",
-    "KUBECONFIG",
     "TMUX",
     "TMUX_PANE",
     "STY",
     "VSCODE_*",
-    "AWS_*",
-    "AZURE_*",
-    "ARM_*",
-    "GCP_*",
-    "GOOGLE_*",
-    "CLOUDSDK_*",
-    "ACTIONS_*",
-    "CARGO_REGISTRIES_*",
-    "PYPI_*",
-    "TWINE_*",
-    "VAULT_*",
-    "DATABASE_URL",
 ];
 
 /// Variables that every process keeps, also with a list of those it gets.
@@ -326,7 +312,13 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
             "~/.gemini/skills/",
         ],
         copied: &[],
-        variables: &["GEMINI_*", "GOOGLE_*"],
+        variables: &[
+            "GEMINI_*",
+            "GOOGLE_API_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_*",
+            "GOOGLE_GENAI_*",
+        ],
     },
     AgentFolders {
         agent: "opencode",
@@ -440,7 +432,7 @@ pub fn keeps_variable(
             is_in(folders.variables) && !["GITHUB_TOKEN", "GH_TOKEN"].contains(&name)
         }),
     };
-    let is_secret = is_in(SECRET_VARIABLES) || redact::is_secret_variable(name, value.as_bytes());
+    let is_secret = is_in(SOCKET_VARIABLES) || redact::is_secret_variable(name, value.as_bytes());
     if is_own || is_in(NEEDED_VARIABLES) && !is_secret {
         return true;
     }
@@ -482,7 +474,7 @@ mod tests {
     #[test]
     fn credentials_are_removed_and_the_own_key_stays() {
         let kept = |name: &str, agent: &str| keeps_variable((name, ""), None, Some(agent));
-        let names = ["SSH_AUTH_SOCK", "AWS_PROFILE", "GITHUB_TOKEN", "STRIPE_API_KEY", "DB_PASS"];
+        let names = ["SSH_AUTH_SOCK", "VAULT_TOKEN", "GITHUB_TOKEN", "STRIPE_API_KEY", "DB_PASS"];
         for name in names {
             assert!(!kept(name, "claude"), "{name}");
             assert!(!keeps_variable((name, ""), None, None), "{name}");

@@ -1,478 +1,391 @@
-//! Searches for strings that look like keys, whatever their owner.
+//! Finds secrets by their form, whatever their owner: keys, and what is assigned to a secret name.
 //!
-//! First a known prefix of keys is found, then the text after it is checked for enough letters and
-//! digits that do not look like words.
+//! Each kind starts with a fixed text. A regular expression then takes the rest of the line, and a
+//! test decides whether that looks like a secret. Text is held back only from such a start on.
 
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use regex::bytes::Regex;
 
 use super::{
     MARK,
-    swallow::{
-        LinePrefix, Marked, Swallow, is_base64, is_in_pem, is_login, is_name, is_parameter,
-        is_part_known, is_token, mark_at,
-    },
+    names::{SecretName, secret_name},
 };
 
-/// The shape of the text after a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SecretShape {
-    /// A key of at least `least` characters; `dashes` allows `-` and `_`.
-    Key { least: usize, dashes: bool },
-    /// Exactly this many capitals and digits.
-    Capitals(usize),
-    /// `eyJ….eyJ….…`.
-    Jwt,
-    /// `-----BEGIN … PRIVATE KEY-----` and its lines.
-    Pem,
-    /// The value of an HTTP header, after its scheme if there is one: `Authorization: Bearer …`.
-    Header,
-    /// The value after a scheme without a header.
-    Bearer,
-    /// A key with full stops of at least this many characters.
-    Dotted(usize),
-    /// The value of a parameter, of at least this many characters.
-    Value(usize),
-    /// The password of a URL with a login.
-    UrlPassword,
-    /// A client secret of Azure, after its hint: three characters and a digit.
-    ClientSecret,
+/// A kind of secret.
+struct SecretShape {
+    /// What it starts with, separated by `|`.
+    starts: &'static str,
+    /// Whether it may start in capitals and small letters alike.
+    any_case: bool,
+    /// What follows the start: groups are the secret, without any all of it with the start. `{name}`
+    /// and the like stand for [`CLASSES`].
+    rest: &'static str,
+    /// The length of the shortest secret.
+    least: usize,
+    is_secret: fn(&Candidate) -> bool,
 }
 
-const fn key(least: usize) -> SecretShape {
-    SecretShape::Key { least, dashes: true }
+/// The text at the start of a possible secret.
+struct Candidate<'a> {
+    /// The text before the start, up to [`CONTEXT`] bytes.
+    before: &'a [u8],
+    /// The start and all that fits after it.
+    whole: &'a [u8],
+    /// What may be secret of it.
+    body: &'a [u8],
+    /// What stands between the start and that.
+    between: &'a [u8],
+    least: usize,
 }
 
-const fn word(least: usize) -> SecretShape {
-    SecretShape::Key { least, dashes: false }
+/// A key that begins with this.
+const fn key(starts: &'static str, rest: &'static str, least: usize) -> SecretShape {
+    let is_secret = |it: &Candidate| starts_word(it) && is_key(it);
+    SecretShape { starts, any_case: false, rest, least, is_secret }
 }
 
-/// The known prefixes of keys, and what follows them.
-const BEGINNINGS: &[(&str, SecretShape)] = &[
-    // Anthropic, OpenAI and compatible services.
-    ("sk-", key(20)),
-    ("sk_live_", word(16)),
-    ("sk_test_", word(16)),
-    ("rk_live_", word(16)),
-    // GitHub and GitLab.
-    ("ghp_", word(30)),
-    ("gho_", word(30)),
-    ("ghu_", word(30)),
-    ("ghs_", word(30)),
-    ("ghr_", word(30)),
-    ("github_pat_", key(22)),
-    ("glpat-", key(20)),
-    // Amazon.
-    ("AKIA", SecretShape::Capitals(16)),
-    ("ASIA", SecretShape::Capitals(16)),
-    // Google.
-    ("AIza", key(35)),
-    ("ya29.", key(20)),
-    // Slack.
-    ("xoxa-", key(10)),
-    ("xoxb-", key(10)),
-    ("xoxp-", key(10)),
-    ("xoxr-", key(10)),
-    ("xoxs-", key(10)),
-    ("xapp-", key(10)),
-    // Sourcegraph, Groq, xAI, Hugging Face, npm, PyPI.
-    ("sgp_", key(20)),
-    ("sgamp_", key(20)),
-    ("gsk_", word(20)),
-    ("xai-", word(20)),
-    ("hf_", word(30)),
-    ("npm_", word(36)),
-    ("pypi-", key(40)),
-    ("eyJ", SecretShape::Jwt),
-    ("-----BEGIN ", SecretShape::Pem),
-    ("Authorization", SecretShape::Header),
-    ("authorization", SecretShape::Header),
-    ("AUTHORIZATION", SecretShape::Header),
-    ("x-api-key", SecretShape::Header),
-    ("X-Api-Key", SecretShape::Header),
-    ("X-API-Key", SecretShape::Header),
-    // SendGrid, Azure.
-    ("SG.", SecretShape::Dotted(60)),
-    ("AccountKey=", SecretShape::Value(40)),
-    ("SharedAccessKey=", SecretShape::Value(40)),
-    ("sig=", SecretShape::Value(40)),
-    ("://", SecretShape::UrlPassword),
-    ("Bearer ", SecretShape::Bearer),
-    ("bearer ", SecretShape::Bearer),
-    // Azure. The shortest, and searched for alone.
-    ("Q~", SecretShape::ClientSecret),
+/// A value after this.
+const fn value(
+    starts: &'static str,
+    rest: &'static str,
+    least: usize,
+    is_secret: fn(&Candidate) -> bool,
+) -> SecretShape {
+    SecretShape { starts, any_case: true, rest, least, is_secret }
+}
+
+/// The kinds of secrets. A private key is first; see [`PrivateKey`].
+const SHAPES: &[SecretShape] = &[
+    SecretShape { any_case: false, ..value(PEM, r"[A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*", 0, |_| true) },
+    key(
+        "sk-|sgp_|sgamp_|glpat-|glcbt-|glrt-|gldt-|glft-|glptt-|glsoat-|glagent-|gloas-|glimt-|\
+         GOCSPX-|dckr_pat_|dckr_oat_|sb_secret_|github_pat_|tskey-|pul-|gsk_|xai-|re_|lin_api_|\
+         ntn_|figd_|pplx-|r8_|lsv2_pt_|lsv2_sk_|sq0csp-|sq0atp-",
+        "{name}+",
+        20,
+    ),
+    key("ghp_|gho_|ghu_|ghs_|ghr_|hf_", "{word}+", 30),
+    key("sk_live_|sk_test_|rk_live_|rk_test_|whsec_", "{word}+", 16),
+    key("xoxa-|xoxb-|xoxe-|xoxo-|xoxp-|xoxr-|xoxs-|xapp-", "{name}+", 10),
+    key("npm_|dop_v1_|doo_v1_|dor_v1_|rubygems_|AIza|CLOJARS_", "{name}+", 35),
+    key("shpat_|shpca_|shppa_|shpss_|dapi|key-|ATBB|NRAK-", "{word}+", 27),
+    key("ya29.|hvs.|hvb.|dp.pt.|dp.st.|dp.ct.|glsa_|glc_", "{token}+", 20),
+    key(
+        "pypi-|SG.|ABSK|fm1_|fm2_|fm1r_|fm1a_|sntrys_|sntryu_|ops_eyJ|ATATT3|dt0c01.|PMAK-|HRKU-|\
+         AGE-SECRET-KEY-1|AKCp",
+        "{token}+",
+        40,
+    ),
+    SecretShape {
+        is_secret: |it| {
+            let is_one = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+            starts_word(it) && it.whole.len() == it.least && it.whole.iter().all(is_one)
+        },
+        ..key("AKIA|ASIA|ABIA|ACCA", "{name}+", 20)
+    },
+    SecretShape {
+        is_secret: starts_word,
+        ..key("eyJ", r"{name}{7,}\.eyJ{name}{7,}(?:\.{name}+)*", 0)
+    },
+    // Azure: the portal shows what is before this as a hint. Telegram: the number of a bot is public.
+    SecretShape { is_secret: |it| follows_digit(it) && is_key(it), ..key("Q~", "{token}+", 31) },
+    SecretShape { is_secret: |it| follows_digit(it) && is_key(it), ..key(":AA", "{name}+", 33) },
+    value("sig=", "({parameter}+)", 40, |it| starts_word(it) && is_key(it)),
+    value(
+        "hooks.slack.com/services/|discord.com/api/webhooks/|discordapp.com/api/webhooks/",
+        "((?:{name}|/)+)",
+        40,
+        is_key,
+    ),
+    value(
+        "authorization|x-api-key",
+        r#"[\\"' \t]{0,8}[:=][\\"' :=\t]{0,8}(?:[A-Za-z]{3,12} )?({token}+)"#,
+        8,
+        |it| {
+            let has_scheme = it.between.ends_with(b" ") && it.between.len() > 5;
+            is_key(it) && it.body.len() >= 16
+                || has_scheme && it.body.len() >= it.least && is_no_word(it.body)
+        },
+    ),
+    value("bearer ", "({token}+)", 16, |it| starts_word(it) && is_key(it)),
+    value("cookie:", r#"[^\n"']{0,200}?session{name}*=({token}+)"#, 16, is_key),
+    // The password of a URL, or a token in its place; not a variable.
+    value("://", "(?:{login}*:((?:{login}|:)+)|({name}{20,}))@", 0, |it| {
+        !b"${*%[".contains(&it.body[0]) && (it.between.ends_with(b":") || is_random(it.body))
+    }),
+    value("-u |--user |--user=|sshpass -p ", r#"["']?(?:\w+:)?([^\s"':/\\]{4,})"#, 4, |it| {
+        let is_login =
+            it.before.last().is_none_or(|byte| *byte == b' ') && it.between.ends_with(b":");
+        (is_login || it.whole.starts_with(b"sshpass")) && is_no_word(it.body)
+    }),
+    value(
+        "seed phrase|recovery phrase|mnemonic",
+        r#"[\\"' :=]{1,8}((?:[a-z]{3,8} ){11,23}[a-z]{3,8})"#,
+        0,
+        |_| true,
+    ),
+    value(
+        "passw|passphrase|secret|token|key|pwd|pass|auth|cred|jwt|dsn|_pw|dpw|session|accountkey",
+        r#"[\w.-]*\\*["'\]]{0,2}(?:[ \t]*(?:=>|:=|=|:)[ \t]*|[ \t]+value=|>)(?:\\*["'](?:base64:)?([^\s"'\\]{8,})|(?:base64:)?([^\s"'<>;&,(){}\\]{8,}))"#,
+        8,
+        is_assigned,
+    ),
 ];
 
-/// Finds the known prefixes: all but the last one, and that. Building it takes longer than a search. One
-/// prefix of two characters makes the search for all of them three to four times slower.
-static SEARCHES: LazyLock<[(usize, AhoCorasick); 2]> = LazyLock::new(|| {
-    let last = BEGINNINGS.len() - 1;
-    [0..last, last..BEGINNINGS.len()].map(|numbers| {
-        let beginnings = BEGINNINGS[numbers.clone()].iter().map(|(beginning, _)| beginning);
-        let search =
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(beginnings);
-        (numbers.start, search.expect("the prefixes are few and short"))
-    })
+/// The characters of secrets, also where a known value was replaced within one.
+const CLASSES: &[(&str, &str)] = &[
+    ("{name}", r"(?:[A-Za-z0-9_-]|\[redacted\])"),
+    ("{word}", r"(?:[A-Za-z0-9]|\[redacted\])"),
+    ("{token}", r"(?:[A-Za-z0-9_.~+/=-]|\[redacted\])"),
+    ("{parameter}", r"(?:[A-Za-z0-9_.~+/=%-]|\[redacted\])"),
+    ("{login}", r#"[!-~&&[^/@:"'<>`\\,;()]]"#),
+];
+
+/// How the first line of a private key starts.
+const PEM: &str = "-----BEGIN ";
+/// The last line of a private key.
+const END: &str = r"-----END [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----";
+/// A line of a private key, after an escape of JSON that must stay whole.
+const KEY_LINE: &str = r"(?:\\+[nrt])?((?:[A-Za-z0-9+/=]|\\+/|\[redacted\]){32,})";
+/// The end of a string of JSON, and not of a line of a program.
+const STRING_END: &str = r#"[^\\]"[ ]*[,:}\]][ ]*[^\s]"#;
+
+/// The number of bytes kept of what is written.
+const CONTEXT: usize = 64;
+/// The longest secret, and the most that is held back.
+const LONGEST: usize = 16 << 10;
+
+struct Patterns {
+    /// Finds the starts.
+    starts: AhoCorasick,
+    /// Each start, with the number of its kind.
+    kinds: Vec<(usize, &'static str)>,
+    longest: usize,
+    rests: Vec<Regex>,
+    end: Regex,
+    key_line: Regex,
+    string_end: Regex,
+}
+
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+    let regex = |pattern: &str| Regex::new(&format!("(?-u){pattern}")).expect("a valid pattern");
+    let in_full = |pattern: String, (class, full): &(&str, &str)| pattern.replace(class, full);
+    let kinds = SHAPES.iter().enumerate();
+    let kinds: Vec<(usize, &str)> =
+        kinds.flat_map(|(kind, it)| it.starts.split('|').map(move |start| (kind, start))).collect();
+    let starts = AhoCorasick::builder()
+        .match_kind(MatchKind::LeftmostLongest)
+        .ascii_case_insensitive(true)
+        .build(kinds.iter().map(|(_, start)| start));
+    let rests = SHAPES.iter().map(|it| CLASSES.iter().fold(format!("^(?:{})", it.rest), in_full));
+    Patterns {
+        starts: starts.expect("the starts are few and short"),
+        longest: kinds.iter().map(|(_, start)| start.len()).max().unwrap_or(0),
+        kinds,
+        rests: rests.map(|pattern| regex(&pattern)).collect(),
+        end: regex(END),
+        key_line: regex(KEY_LINE),
+        string_end: regex(STRING_END),
+    }
 });
 
-/// What each search has found last: where, and which prefix; none if there is no more.
-type Found = [Option<Option<(usize, usize)>>; 2];
-
-/// Returns the next prefix from a position on.
-fn next_beginning(text: &[u8], from: usize, found: &mut Found) -> Option<(usize, usize)> {
-    for ((first, search), found) in SEARCHES.iter().zip(&mut *found) {
-        let is_behind = |found: &Option<(usize, usize)>| found.is_some_and(|(at, _)| at < from);
-        if found.as_ref().is_none_or(is_behind) {
-            let next = search.find(&text[from..]);
-            *found = Some(next.map(|it| (from + it.start(), first + it.pattern().as_usize())));
-        }
-    }
-    found.iter().copied().flatten().flatten().min()
+/// Whether a text holds a secret.
+pub(super) fn holds_secret(text: &[u8]) -> bool {
+    let mut out = Vec::new();
+    Shapes::default().push(text, true, &mut out);
+    out != text
 }
 
-/// The number of bytes after a prefix that decide whether it is a secret.
-const WINDOW: usize = 1024;
-
-/// The result of checking a prefix and the text after it.
-#[derive(Clone, Copy, Debug)]
-enum ShapeMatch {
-    /// More bytes are needed.
-    Open,
-    /// Not a secret.
-    Innocent,
-    /// A secret in these bytes, and possibly more bytes after them.
-    Secret { from: usize, to: usize, more: Option<Swallow> },
-}
-
-/// Replaces key-like strings with [`MARK`].
-#[derive(Clone, Debug)]
+/// Replaces secrets with [`MARK`].
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shapes {
-    /// The received bytes that are not decided yet.
+    /// The end of what was received.
     held: Vec<u8>,
-    /// The last two bytes before `held`.
-    before: [u8; 2],
-    swallow: Option<Swallow>,
+    /// The number of bytes of it that are written: the last ones before the rest.
+    written: usize,
+    /// Whether only keys count, and not what is assigned, as in a test with a password.
+    pub only_keys: bool,
 }
 
 impl Shapes {
-    pub fn new() -> Shapes {
-        Shapes { held: Vec::new(), before: [b'\n'; 2], swallow: None }
-    }
-
     pub fn push(&mut self, bytes: &[u8], is_end: bool, out: &mut Vec<u8>) {
-        let mut held = std::mem::take(&mut self.held);
-        held.extend_from_slice(bytes);
-        let mut at = 0;
-        loop {
-            if let Some(swallow) = self.swallow.take() {
-                let (length, more) = swallow.over(&held[at..], is_end);
-                at += length;
-                if more.is_some() && !is_end {
-                    self.swallow = more;
-                    break;
-                }
-            }
-            let (from, secret) = self.next(&held, at, is_end);
-            self.pass(&held[at..from], out);
-            at = from;
-            let Some((to, more)) = secret else {
+        self.held.extend_from_slice(bytes);
+        let text = std::mem::take(&mut self.held);
+        let mut at = self.written;
+        let mut open = None;
+        while let Some(found) = PATTERNS.starts.find(&text[at..]) {
+            let (from, after) = (at + found.start(), at + found.end());
+            at = from + 1;
+            if !is_end && is_part_of_start(&text[from..]) {
+                open = Some(from);
                 break;
-            };
-            self.pass(MARK.as_bytes(), out);
-            (at, self.swallow) = (to, more);
-        }
-        held.drain(..at);
-        self.held = held;
-    }
-
-    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(bytes);
-        match bytes {
-            [.., a, b] => self.before = [*a, *b],
-            [b] => self.before = [self.before[1], *b],
-            [] => {}
-        }
-    }
-
-    /// Returns the position up to which the text is not secret; and, if a secret starts there, its
-    /// end and the bytes to drop after it.
-    fn next(
-        &self,
-        text: &[u8],
-        start: usize,
-        is_end: bool,
-    ) -> (usize, Option<(usize, Option<Swallow>)>) {
-        let (mut next, mut found) = (start, Found::default());
-        while let Some((at, number)) = next_beginning(text, next, &mut found) {
-            next = at + 1;
-            let before = match at - start {
-                0 => self.before,
-                1 => [self.before[1], text[at - 1]],
-                _ => [text[at - 2], text[at - 1]],
-            };
-            let (beginning, shape) = BEGINNINGS[number];
-            if !may_begin(before, shape) {
+            }
+            let (kind, start) = PATTERNS.kinds[found.pattern().as_usize()];
+            if !SHAPES[kind].any_case && &text[from..after] != start.as_bytes()
+                || (SHAPES[kind].any_case || start == "eyJ") && self.only_keys
+            {
                 continue;
             }
-            match (Ahead { text: &text[at..], is_end }).look(beginning.len(), shape) {
-                ShapeMatch::Innocent => {}
-                ShapeMatch::Open => return (at, None),
-                ShapeMatch::Secret { from, to, more } => return (at + from, Some((at + to, more))),
+            let Some(secrets) = secrets_at(&text, from, after, kind, is_end) else {
+                open = Some(from);
+                break;
+            };
+            for (from, to) in secrets {
+                out.extend_from_slice(&text[self.written..from]);
+                out.extend_from_slice(MARK.as_bytes());
+                (at, self.written) = (to, to);
             }
         }
-        (if is_end { text.len() } else { open(text, next) }, None)
+        let open = open.unwrap_or_else(|| if is_end { text.len() } else { open_start(&text, at) });
+        let open = open.max(self.written);
+        out.extend_from_slice(&text[self.written..open]);
+        let kept = open.saturating_sub(CONTEXT);
+        self.held = text;
+        self.held.drain(..kept);
+        self.written = open - kept;
     }
 }
 
-/// The first position from `start` at which an incomplete prefix may start.
-fn open(text: &[u8], start: usize) -> usize {
-    const LONGEST: usize = 16;
-    let is_part = |rest: &[u8]| {
-        BEGINNINGS.iter().any(|(it, _)| it.len() > rest.len() && it.as_bytes().starts_with(rest))
-    };
-    (start.max(text.len().saturating_sub(LONGEST))..text.len())
-        .find(|at| is_part(&text[*at..]))
-        .unwrap_or(text.len())
+/// Whether this is the incomplete text of a start.
+fn is_part_of_start(rest: &[u8]) -> bool {
+    rest.len() < PATTERNS.longest
+        && PATTERNS.kinds.iter().any(|(_, start)| {
+            let start = start.as_bytes();
+            start.len() > rest.len() && start[..rest.len()].eq_ignore_ascii_case(rest)
+        })
 }
 
-/// Whether a key may start here: at the start of a word, after a JSON escape such as `\n`, or after
-/// a color such as `ESC[31m`.
-fn may_begin(before: [u8; 2], shape: SecretShape) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    matches!(shape, SecretShape::Pem | SecretShape::Header | SecretShape::UrlPassword)
-        || match before {
-            [one, last] if shape == SecretShape::ClientSecret => {
-                is_token(one) && last.is_ascii_digit()
-            }
-            [b'\\', b'n' | b'r' | b't'] | [b'[' | b'0'..=b'9', b'm' | b'K'] => true,
-            [_, last] => !is_word(last),
-        }
+/// The first position from `at` on where a start may be incomplete.
+fn open_start(text: &[u8], at: usize) -> usize {
+    let first = at.max(text.len().saturating_sub(PATTERNS.longest));
+    (first..text.len()).find(|at| is_part_of_start(&text[*at..])).unwrap_or(text.len())
 }
 
-/// The text from a prefix on.
-#[derive(Clone, Copy)]
-struct Ahead<'a> {
-    text: &'a [u8],
-    /// Whether the stream ends after it.
+/// The places of the secrets whose start is there; none if more bytes are needed.
+fn secrets_at(
+    text: &[u8],
+    from: usize,
+    after: usize,
+    kind: usize,
     is_end: bool,
+) -> Option<Vec<(usize, usize)>> {
+    let last = text.len().min(from + LONGEST);
+    let line = text[after..last].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+    let is_known = is_end || last < text.len() || last == from + LONGEST;
+    if line.is_none() && !is_known {
+        return None;
+    }
+    let rest = &text[after..line.map_or(last, |at| after + at)];
+    let Some(found) = PATTERNS.rests[kind].captures(rest) else {
+        return Some(Vec::new());
+    };
+    let whole = found.get(0).map_or(0, |it| it.end());
+    if kind == 0 {
+        let lines = &text[after + whole..last];
+        let end = PATTERNS.end.find(lines);
+        return (end.is_some() || is_known).then(|| private_key(lines, from, after + whole));
+    }
+    let body = found.iter().skip(1).flatten().next().map(|it| it.range());
+    let secret = body.clone().map_or(from..after + whole, |it| after + it.start..after + it.end);
+    let candidate = Candidate {
+        before: &text[from.saturating_sub(CONTEXT)..from],
+        whole: &text[from..after + whole],
+        body: body.clone().map_or(&rest[..whole], |it| &rest[it]),
+        between: &rest[..body.map_or(0, |it| it.start)],
+        least: SHAPES[kind].least,
+    };
+    let is_secret = (SHAPES[kind].is_secret)(&candidate);
+    Some(if is_secret { vec![(secret.start, secret.end)] } else { Vec::new() })
 }
 
-impl<'a> Ahead<'a> {
-    fn look(self, begin: usize, shape: SecretShape) -> ShapeMatch {
-        match shape {
-            SecretShape::Key { least, dashes: true } => self.key(begin, least, is_name),
-            SecretShape::Key { least, dashes: false } => {
-                self.key(begin, least, |byte| byte.is_ascii_alphanumeric())
-            }
-            SecretShape::Capitals(length) => {
-                let is_one = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
-                let is_key = |body: &[u8]| body.len() == length && body.iter().all(is_one);
-                self.body(0, begin, is_name, is_key)
-            }
-            SecretShape::Jwt => self.jwt(),
-            SecretShape::Pem => self.pem(begin),
-            SecretShape::Header => self.header(begin),
-            SecretShape::Dotted(least) => {
-                self.key(begin, least, |byte| is_name(byte) || byte == b'.')
-            }
-            SecretShape::Value(least) => {
-                let is_value = |body: &[u8]| body.len() >= least && is_random(body);
-                self.body(begin, begin, is_parameter, is_value)
-            }
-            SecretShape::UrlPassword => self.url_password(begin),
-            SecretShape::ClientSecret => self.key(begin, 31, is_token),
-            SecretShape::Bearer => self.body(begin, begin, is_token, |body| is_key(body, 16)),
+/// The place of a private key whose first line is from `begin` to `first`, with whatever a program
+/// puts before its lines; or, where its last line is missing or in another string of JSON, the places
+/// of its lines.
+fn private_key(rest: &[u8], begin: usize, first: usize) -> Vec<(usize, usize)> {
+    if let Some(end) = PATTERNS.end.find(rest) {
+        let lines = &rest[..end.start()];
+        if PATTERNS.key_line.is_match(lines) && !PATTERNS.string_end.is_match(lines) {
+            return vec![(begin, first + end.end())];
         }
     }
+    let lines = PATTERNS.key_line.captures_iter(rest).filter_map(|it| it.get(1));
+    lines.map(|line| (first + line.start(), first + line.end())).collect()
+}
 
-    /// The bytes of a class from `begin`, with those before it from `from`, if they are a secret.
-    fn body(
-        self,
-        from: usize,
-        begin: usize,
-        class: fn(u8) -> bool,
-        is_secret: impl Fn(&[u8]) -> bool,
-    ) -> ShapeMatch {
-        match self.run(begin, class) {
-            None => ShapeMatch::Open,
-            Some(body) if is_secret(body) => secret(from, begin, body.len(), class),
-            Some(_) => ShapeMatch::Innocent,
-        }
-    }
-
-    /// The bytes of a class from `begin`, at most [`WINDOW`]; none if more may follow.
-    fn run(self, begin: usize, class: fn(u8) -> bool) -> Option<&'a [u8]> {
-        let rest = self.text.get(begin..).unwrap_or_default();
-        let rest = &rest[..rest.len().min(WINDOW)];
-        let mut length = 0;
-        while let Some(byte) = rest.get(length) {
-            match mark_at(&rest[length..]) {
-                // A known value is part of what looks like a key.
-                Marked::Here => length += MARK.len(),
-                Marked::Maybe if !self.is_end && rest.len() < WINDOW => return None,
-                Marked::Maybe | Marked::No if class(*byte) => length += 1,
-                Marked::Maybe | Marked::No => break,
-            }
-        }
-        let is_known = length < rest.len() || length == WINDOW || self.is_end;
-        is_known.then_some(&rest[..length])
-    }
-
-    /// The password of a URL whose login begins at `begin`.
-    fn url_password(self, begin: usize) -> ShapeMatch {
-        let Some(user) = self.run(begin, is_login) else {
-            return ShapeMatch::Open;
-        };
-        let from = begin + user.len() + 1;
-        if self.text.get(from - 1) != Some(&b':') {
-            return ShapeMatch::Innocent;
-        }
-        let Some(password) = self.run(from, |byte| is_login(byte) || byte == b':') else {
-            return ShapeMatch::Open;
-        };
-        let is_variable = password.first().is_none_or(|first| b"${*%[".contains(first));
-        let to = from + password.len();
-        if is_variable || self.text.get(to) != Some(&b'@') {
-            return ShapeMatch::Innocent;
-        }
-        ShapeMatch::Secret { from, to, more: None }
-    }
-
-    fn key(self, begin: usize, least: usize, class: fn(u8) -> bool) -> ShapeMatch {
-        self.body(0, begin, class, |body| is_key(body, least))
-    }
-
-    fn jwt(self) -> ShapeMatch {
-        let class = |byte| is_name(byte) || byte == b'.';
-        let Some(body) = self.run(0, class) else {
-            return ShapeMatch::Open;
-        };
-        let mut parts = body.split(|byte| *byte == b'.');
-        let is_object = |part: Option<&[u8]>| {
-            part.is_some_and(|part| part.len() >= 10 && part.starts_with(b"eyJ"))
-        };
-        if is_object(parts.next()) && is_object(parts.next()) {
-            // Excludes the full stop of a sentence.
-            let end = body.iter().rposition(|byte| *byte != b'.').map_or(0, |at| at + 1);
-            let body = if body.len() == WINDOW { body } else { &body[..end] };
-            secret(0, 0, body.len(), class)
-        } else {
-            ShapeMatch::Innocent
-        }
-    }
-
-    fn pem(self, begin: usize) -> ShapeMatch {
-        /// The number of bytes after the first line within which a line of the key must start.
-        const NEAR: usize = 512;
-        /// The minimum length of a line of the key.
-        const LINE: usize = 40;
-        /// The number of bytes that are in no key, but in the prefixes of its lines.
-        const ODD: usize = 48;
-        let Some(label) = self
-            .run(begin, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ')
-        else {
-            return ShapeMatch::Open;
-        };
-        if !label.windows(11).any(|words| words == b"PRIVATE KEY") {
-            return ShapeMatch::Innocent;
-        }
-        let first = begin + label.len();
-        let rest = &self.text[first..];
-        let rest = &rest[..rest.len().min(NEAR)];
-        let (mut in_row, mut dashes, mut odd, mut at) = (0, 0, 0, 0);
-        let (mut is_escaped, mut is_line_start) = (false, false);
-        while let Some(byte) = rest.get(at) {
-            let length = match mark_at(&rest[at..]) {
-                Marked::Here => MARK.len(),
-                Marked::Maybe if !self.is_end && rest.len() < NEAR => return ShapeMatch::Open,
-                Marked::Maybe | Marked::No => 1,
-            };
-            (in_row, dashes) = match byte {
-                _ if length > 1 => (in_row + length, 0),
-                b'-' => (0, dashes + 1),
-                byte if is_base64(*byte) => (in_row + 1, 0),
-                _ => (0, 0),
-            };
-            at += length;
-            if in_row >= LINE {
-                let prefix = LinePrefix::of(&rest[..at], in_row);
-                let more = Some(Swallow::Pem { dashes: 0, ends: false, prefix });
-                return ShapeMatch::Secret { from: 0, to: first + at, more };
-            }
-            let rest = &rest[at - length..];
-            match (*byte == b'"' && !is_escaped && !is_line_start).then(|| ends_line(rest)) {
-                Some(None) if !self.is_end => return ShapeMatch::Open,
-                Some(None | Some(false)) => return ShapeMatch::Innocent,
-                None | Some(Some(true)) => {}
-            }
-            is_escaped = *byte == b'\\' && !is_escaped;
-            is_line_start = *byte == b'\n' || (is_line_start && b" \t\"".contains(byte));
-            odd += usize::from(length == 1 && *byte != b'\\' && !is_in_pem(*byte));
-            // The first five dashes follow the label; the next ones start the last line.
-            if (dashes == 5 && at > 5) || odd > ODD {
-                return ShapeMatch::Innocent;
-            }
-        }
-        if self.is_end || self.text.len() >= first + NEAR {
-            ShapeMatch::Innocent
-        } else {
-            ShapeMatch::Open
-        }
-    }
-
-    fn header(self, begin: usize) -> ShapeMatch {
-        let between = |byte: u8| b"\\\"' :=\t".contains(&byte);
-        let Some(gap) = self.run(begin, between) else {
-            return if self.text.len() - begin > 16 {
-                ShapeMatch::Innocent
-            } else {
-                ShapeMatch::Open
-            };
-        };
-        if gap.len() > 16 || !gap.iter().any(|byte| b":=".contains(byte)) {
-            return ShapeMatch::Innocent;
-        }
-        let begin = begin + gap.len();
-        let Some(first) = self.run(begin, is_token) else {
-            return ShapeMatch::Open;
-        };
-        let is_scheme = (3..=12).contains(&first.len())
-            && first.iter().all(u8::is_ascii_alphabetic)
-            && self.text.get(begin + first.len()) == Some(&b' ');
-        if !is_scheme {
-            let is_value = |body: &[u8]| body.len() >= 16 && is_random(body);
-            return self.body(begin, begin, is_token, is_value);
-        }
-        let begin = begin + first.len() + 1;
-        let is_value = |body: &[u8]| is_part_known(body) || (body.len() >= 8 && is_no_word(body));
-        self.body(begin, begin, is_token, is_value)
+/// Whether a word may start here: also after a JSON escape such as `\n`, or after a color such
+/// as `ESC[31m`.
+fn starts_word(it: &Candidate) -> bool {
+    match it.before {
+        [.., b'\\', b'n' | b'r' | b't'] | [.., b'[' | b'0'..=b'9', b'm' | b'K'] => true,
+        before => !before.last().is_some_and(|it| is_name(*it)),
     }
 }
 
-/// Whether a line ends soon after this quote, as in the source of a program; none if more bytes are
-/// needed. A quote elsewhere ends a string of JSON, which contains no whole key.
-fn ends_line(text: &[u8]) -> Option<bool> {
-    /// The longest end of a line.
-    const END: usize = 8;
-    let end = text.iter().take(END).skip(1).find(|byte| !b"\"+,; \\\r".contains(byte));
-    match end {
-        Some(byte) => Some(*byte == b'\n'),
-        None if text.len() >= END => Some(false),
-        None => None,
+fn follows_digit(it: &Candidate) -> bool {
+    it.before.last().is_some_and(u8::is_ascii_digit)
+}
+
+/// Whether it is long enough and looks random, or has a known value as a part.
+fn is_key(it: &Candidate) -> bool {
+    is_part_known(it.body) || it.body.len() >= it.least && is_random(it.body)
+}
+
+/// Whether a secret is assigned to a name of secrets: not read from elsewhere, and no example.
+fn is_assigned(it: &Candidate) -> bool {
+    let value = String::from_utf8_lossy(it.body);
+    let is_name = |byte: &u8| is_name(*byte) || *byte == b'.';
+    let left = it.before.iter().rev().take_while(|byte| is_name(byte)).count();
+    let whole = &it.whole[..it.whole.len() - it.body.len()];
+    let right = whole.iter().take_while(|byte| is_name(byte)).count();
+    let name = [&it.before[it.before.len() - left..], &whole[..right]].concat();
+    let name = String::from_utf8_lossy(&name);
+    let name = name.trim_start_matches("-D").trim_start_matches('-');
+    let is_example = value.starts_with(|it| "$<{%*[/#~`@:=".contains(it))
+        || EXAMPLES.split(' ').any(|word| {
+            value.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+        });
+    match secret_name(name) {
+        _ if is_example => return false,
+        SecretName::No => return false,
+        // As in `key = …`, which is often another kind of key.
+        SecretName::Maybe => return value.len() >= 16 && is_random(it.body),
+        SecretName::Yes => {}
     }
+    let is_quoted = whole.ends_with(b"\"") || whole.ends_with(b"'") || whole.ends_with(b"base64:");
+    let has_digit = value.contains(|it: char| it.is_ascii_digit());
+    let is_expression = value.contains("::")
+        || value.contains(['[', ']', '?'])
+        || value.split('.').skip(1).any(|it| it.starts_with(|it: char| it.is_alphabetic()));
+    let is_encoded = value.contains(['+', '/', '=']);
+    (is_quoted || has_digit && (is_encoded || !is_expression))
+        && (is_no_word(it.body)
+            || value.contains(|it: char| !it.is_alphanumeric() && !"_.-/:".contains(it)))
 }
 
-/// A secret from `from` to the end of a run that starts at `begin`, with the bytes to drop after it
-/// if the run fills the window.
-fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> ShapeMatch {
-    let more = (length == WINDOW).then_some(Swallow::Class(class));
-    ShapeMatch::Secret { from, to: begin + length, more }
+/// How values begin that are read from elsewhere, or stand for one.
+const EXAMPLES: &str = "os. process env await string number null none true false your xxx changeme \
+    example test dummy fake placeholder sha256 sha384 sha512 pk_ http:// https:// file: secrets. ENC";
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Whether a text is a key of at least so many characters, or has a known value as a part.
-fn is_key(body: &[u8], least: usize) -> bool {
-    is_part_known(body) || (body.len() >= least && is_random(body))
+/// Whether a known value was replaced in a part of this text.
+fn is_part_known(body: &[u8]) -> bool {
+    let mark = MARK.as_bytes();
+    body != mark && body.windows(mark.len()).any(|part| part == mark)
+}
+
+/// Whether a whole value looks like a key: long, random and without what separates words.
+pub(super) fn is_bare_key(value: &[u8]) -> bool {
+    value.len() >= 24
+        && value.iter().all(|byte| is_name(*byte) || b".+=".contains(byte))
+        && [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit]
+            .iter()
+            .all(|class| value.iter().any(class))
+        && !value.starts_with(b"-")
 }
 
 /// Whether a text does not look like words: capitals, small letters and digits, or many letters and

@@ -159,13 +159,13 @@ fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: Option<&[u8]>)
     let lines = |text: &[u8]| -> Vec<String> {
         let text = &text[..text.len().min(SEARCHED)];
         let lines = text.split(|byte| *byte == b'\n');
-        lines.map(|line| redact::without_examples(path, &String::from_utf8_lossy(line))).collect()
+        lines.map(|line| redact::without_examples(&String::from_utf8_lossy(line))).collect()
     };
     let before: BTreeSet<String> = before.map(lines).unwrap_or_default().into_iter().collect();
     let now = lines(now);
     let is_new = |line: &&String| !before.contains(*line);
     let new = now.iter().filter(is_new).map(String::as_str).collect::<Vec<_>>().join("\n");
-    let redactor = workspace.secrets();
+    let redactor = workspace.secrets().for_file(path);
     if redactor.clone().text(&new) == new {
         return None;
     }
