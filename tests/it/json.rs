@@ -48,7 +48,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),
     (
         &["plan", "--json", "--jobs", "2"],
-        "The run, alone and by number of jobs, whose `night` is null before an attempt has ended.",
+        "What a run would do; `night` is null where it would not start (`refused`) or nothing is open.",
     ),
     (&["check", "--json"], "The errors and warnings of the graph file."),
     (&["doctor", "--json"], "The checks and their findings."),

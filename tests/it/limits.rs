@@ -21,7 +21,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     [time]  left: 2 (1 ready, 1 waiting)
     [time]    > left: The left half; [time] - [time]
     [time]    > end: Put it together; [time] - [time]
-    [time]    a run now would end about [time] ([time] to [time]): all is done
+    [time]    a run now would end between [time] and [time]: all is done
     [time]  next: `ralph run` continues
     ");
     assert_eq!(trial.tasks("completed"), ["start", "right"]);

@@ -193,9 +193,10 @@ fn what_is_complete_on_the_other_branch_is_not_foreseen_again() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     let run = trial.run(["run", "--onto", "night", "--max-iterations", "1"]).code(2);
     run.stderr_has("`ralph run --onto night` continues");
-    let there = trial.run(["plan", "--json", "--onto", "night"]).json()["night"].clone();
+    let there =
+        trial.run(["plan", "--agent", "cat", "--json", "--onto", "night"]).json()["night"].clone();
     assert_eq!(there["open"], 3);
     // On the branch of the checkout that task is neither complete nor to be done again.
-    let here = trial.run(["plan", "--json"]).json()["night"].clone();
+    let here = trial.run(["plan", "--agent", "cat", "--json"]).json()["night"].clone();
     assert_eq!((&here["done"], &here["reasons"][0]["exit_code"]), (&0.into(), &3.into()));
 }
