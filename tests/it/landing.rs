@@ -321,7 +321,8 @@ fn work_that_waits_is_carried_over_to_a_branch_that_was_rewritten() {
 fn a_kill_between_landing_and_following_costs_nothing() {
     let points = ["land.moved:1", "follow.written:1", "follow.staged:1", "follow.moved:1"];
     let work = |point: &&str| {
-        let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
+        // Another agent that works when the run is killed is begun again.
+        let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 1\n");
         let record = trial.sign("points").display().to_string();
         let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", point);
         trial.run(["run"]).code(-1);
