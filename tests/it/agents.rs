@@ -630,16 +630,16 @@ fn the_processor_time_of_a_restless_agent_is_no_sign_of_life() {
     let spins = "while :; do :; done";
     for (script, ends_by) in [
         (spins.to_owned(), "idle"),
-        (format!("setsid timeout 3 sh -c '{spins}' & {spins}"), "idle"),
+        (format!("setsid timeout 6 sh -c '{spins}' & {spins}"), "idle"),
     ] {
         let trial = TestProject::new().graph("tasks: [{id: a}]\n");
         let program = trial.sign("opencode");
         trial.script(&program, &format!("cat > /dev/null; {script}"));
-        let config = format!("{SETTINGS}idle: 1s\nmax_wait: 1s\nagent: [{}]\n", json!(program));
+        let config = format!("{SETTINGS}idle: 3s\nmax_wait: 1s\nagent: [{}]\n", json!(program));
         let trial = trial.file(".ralph/config.yaml", &config);
         trial.run(["run", "--once"]).code(1);
         let ended = trial.journal().into_iter().find(|it| it["outcome"] == ends_by).unwrap();
-        let is_long = ended["duration_seconds"].as_f64() > Some(3.0);
+        let is_long = ended["duration_seconds"].as_f64() > Some(6.0);
         assert_eq!(is_long, script.contains("setsid"), "{ended}");
     }
 }
