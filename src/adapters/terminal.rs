@@ -377,16 +377,12 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
                 lines.push(" ".repeat(indent + 2));
                 filled = indent + 2;
             }
-            append(&mut lines, c);
+            lines.last_mut().expect("there is a first line").push(c);
             filled += wide;
         }
         empty = false;
     }
     lines
-}
-
-fn append(lines: &mut [String], c: char) {
-    lines.last_mut().expect("there is a first line").push(c);
 }
 
 /// The text without colors.
@@ -405,12 +401,32 @@ pub fn table<const N: usize>(
     head: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    table_within(stdout_width().unwrap_or(usize::MAX), head, rows)
+}
+
+/// The least columns for the cells of a column that is cut in the middle, and those that the last column
+/// has at least.
+const CELL: usize = 16;
+
+/// A table of this width. What is too long in the widest column but the last is left out in the middle: an
+/// id is known by its ends, and what is behind it says more.
+fn table_within<const N: usize>(
+    screen: usize,
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let rows = iter::once(head.map(str::to_owned)).chain(rows);
-    let rows: Vec<_> = rows.map(|row| row.map(|cell| visible(&cell).into_owned())).collect();
+    let mut rows: Vec<_> = rows.map(|row| row.map(|cell| visible(&cell).into_owned())).collect();
     let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut widths: Vec<usize> = (0..N).map(width).collect();
+    let used: usize = widths.iter().map(|width| width + 2).sum();
+    let cut = widths.last().map_or(0, |last| last.saturating_sub(CELL) + 2);
+    let over = used.saturating_sub(cut).saturating_sub(screen);
+    if let Some(at) = (0..N.saturating_sub(1)).max_by_key(|at| widths[*at]) {
+        widths[at] = widths[at].saturating_sub(over).max(CELL.min(widths[at]));
+        rows.iter_mut().for_each(|row| row[at] = without_middle(&row[at], widths[at]));
+    }
     let mut text = String::new();
-    let screen = stdout_width().unwrap_or(usize::MAX);
     for row in &rows {
         let cells = row.iter().zip(&widths);
         let line = cells.fold(String::new(), |line, (cell, width)| {
@@ -422,9 +438,34 @@ pub fn table<const N: usize>(
     text
 }
 
+/// A text without what is too long in its middle.
+fn without_middle(text: &str, most: usize) -> String {
+    let head = fit(text, most.div_ceil(2));
+    let starts = text.char_indices().map(|(at, _)| at);
+    let tail = starts.map(|at| &text[at..]).find(|it| columns(it) + columns(&head) <= most);
+    if columns(text) <= most { text.to_owned() } else { format!("{head}{}", tail.unwrap_or("")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_id_does_not_push_the_verdict_off_the_screen() {
+        let long = "migrate-the-billing-service-from-the-old-queue-to-the-new-one-01";
+        let row =
+            |id: &str| [id, "complete", "$1.20", "a long title that may be cut"].map(str::to_owned);
+        let text = table_within(60, ["id", "verdict", "cost", ""], [row("one"), row(long)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| columns(line) <= 60), "{text}");
+        assert!(lines[1].contains("complete  $1.20  a long"), "{text}");
+        assert!(
+            lines[2].starts_with("migrate-the-")
+                && lines[2].contains("new-one-01  complete  $1.20"),
+            "{text}"
+        );
+        assert_eq!(without_middle("日本語日本語", 7), "日…本語");
+    }
 
     #[test]
     fn control_characters_are_shown() {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The keys of the dialog.
-const KEYS: &str = "[d]iff  [a]ccept  [t]ake back  [n]ote  [s]kip  [q]uit";
+const KEYS: &str = "[d]iff  [a]ccept  [n] accept with a note  [t]ake back  [s]kip  [q]uit";
 
 /// Reviews what landed: in a dialog, or as a list where nobody can answer.
 ///
@@ -155,13 +155,15 @@ fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem])
                     break;
                 }
                 'n' => {
-                    let Some(note) = sentence("Note (empty for none):")? else { continue };
+                    let note = sentence("Note on the work that you accept:")?;
+                    let Some(note) = note.filter(|note| !note.is_empty()) else { continue };
                     accept(&mut editor, item, Some(note))?;
                     break;
                 }
                 't' => {
-                    let note =
-                        sentence("What was wrong, for the next attempt (empty for nothing):")?;
+                    let wrong = "What was wrong, for the next attempt (empty for nothing):";
+                    let Some(note) = sentence(wrong)? else { continue };
+                    let note = Some(note).filter(|note| !note.is_empty());
                     let ids = vec![item.task_id.to_string()];
                     let wanted = TakeBackArgs { ids, note, ..TakeBackArgs::default() };
                     match take_back::run(invocation, &wanted) {
@@ -188,12 +190,12 @@ fn show(editor: &TaskEditor, item: &ReviewItem) -> Result<()> {
     workspace.repo.landings().show_changes(&[ends], ChangeStyle::Lines, &own)
 }
 
-/// A line that the person writes; none if it is empty.
+/// A line that the person writes, which may be empty; none if Escape or the end of the input calls it off.
 fn sentence(question: &str) -> Result<Option<String>> {
-    terminal::say(question);
+    terminal::say(&format!("{question} (Escape, then Enter: go back)"));
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    Ok(Some(line.trim().to_owned()).filter(|line| !line.is_empty()))
+    let is_read = std::io::stdin().read_line(&mut line)? > 0;
+    Ok(Some(line.trim().to_owned()).filter(|line| is_read && !line.contains('\u{1b}')))
 }
 
 /// Records that a person has looked at the work and keeps it.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    graph::task::TaskId,
+    graph::{lint::cannot_fail, task::TaskId},
     proof::Proof,
     redact::is_secret_file,
     setup::MANIFESTS,
@@ -19,7 +19,7 @@ const LARGE: (usize, usize) = (400, 20);
 pub enum RiskKind {
     /// The checks do not notice the work.
     Unproved,
-    /// No verify command ran.
+    /// No verify command ran that can fail.
     Unverified,
     /// Hooks or settings of git changed during the attempt.
     Tampered,
@@ -99,10 +99,18 @@ impl WorkFacts<'_> {
         }
         if evidence.verify.is_empty() {
             add(RiskKind::Unverified, "no verify command ran".to_owned());
+        } else if evidence.verify.iter().all(|check| cannot_fail(&check.command)) {
+            let commands: Vec<&str> =
+                evidence.verify.iter().map(|check| check.command.as_str()).collect();
+            add(RiskKind::Unverified, format!("{} cannot fail", first_names(&commands)));
         }
         let review = evidence.review.as_ref();
-        if let Some(review) = review.filter(|it| !it.is_good()) {
-            add(RiskKind::Reviewed, review.to_string());
+        match review {
+            Some(review) if review.findings.len() > 1 => {
+                review.findings.iter().for_each(|it| add(RiskKind::Reviewed, it.line()));
+            }
+            Some(review) if !review.is_good() => add(RiskKind::Reviewed, review.to_string()),
+            Some(_) | None => {}
         }
         let mut named = |kind, what: &str, files: Vec<&str>| {
             if !files.is_empty() {

@@ -78,7 +78,7 @@ fn a_night_is_told_in_one_look() {
     // How long the queued attempt waits grows.
     status["attempts"].clone_from(&report["attempts"]);
     assert_eq!(report, status);
-    let kinds = ["checkout_waits readme", "parked lexer", "question choice", "blocked deploy"];
+    let kinds = ["checkout_waits readme", "question choice", "parked lexer", "blocked deploy"];
     let found = needs(&report).into_iter().map(|(kind, id)| format!("{kind} {id}"));
     assert_eq!(found.collect::<Vec<_>>(), kinds);
     let all = &report["attention"];
@@ -90,9 +90,9 @@ fn a_night_is_told_in_one_look() {
         "test lexer::empty FAILED",
         "key=[redacted]"
     ]);
-    assert_eq!(all[1]["detail"], output);
-    assert_eq!(all[2]["detail"], json!(["Postgres or SQLite?", "Both can carry the load."]));
-    assert_eq!(all[2]["next"], "`ralph answer choice \"…\"`");
+    assert_eq!(all[2]["detail"], output);
+    assert_eq!(all[1]["detail"], json!(["Postgres or SQLite?", "Both can carry the load."]));
+    assert_eq!(all[1]["next"], "`ralph answer choice \"…\"`");
     assert_eq!((&all[1]["unblocks"], &all[2]["unblocks"]), (&json!(2), &json!(2)));
     let landed = &report["landed"];
     assert_eq!(names(landed), ["parser", "readme"]);
@@ -142,6 +142,10 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             2 completed in 4 attempts, [took]; 2 of 7 complete
             paid 4, needed 3: 1 red check
             needs you:
+              - choice (Choose the database): needs input; 1 other waits on it
+                  Postgres or SQLite?
+                  Both can carry the load.
+                  ralph answer choice "…"
               - lexer (Cut it into tokens): parked after 1 attempt: verify-failed: reported done, but sh
                 check.sh exited with code 9 on top of main; 1 other waits on it
                   test 1 ok
@@ -150,10 +154,6 @@ fn the_screen_of_the_morning_fits_the_terminal() {
                   test lexer::empty FAILED
                   key=[redacted]
                   ralph show lexer.1 shows it; ralph task-reset lexer --note "…"
-              - choice (Choose the database): needs input; 1 other waits on it
-                  Postgres or SQLite?
-                  Both can carry the load.
-                  ralph answer choice "…"
               - deploy (Deploy it): blocked by a person
                   ralph task-reset deploy
             landed (2 to review: ralph review, ralph diff ID):
@@ -170,6 +170,10 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             2 completed in 4 attempts, [took]; 2 of 7 complete
             paid 4, needed 3: 1 red check
             needs you:
+              - choice: needs input; 1 other waits on it
+                  Postgres or SQLite?
+                  Both can carry the load.
+                  ralph answer choice "…"
               - lexer: parked after 1 attempt: verify-failed: reported
                 done, but sh check.sh exited with code 9 on top of
                 main; 1 other waits on it
@@ -180,10 +184,6 @@ fn the_screen_of_the_morning_fits_the_terminal() {
                   key=[redacted]
                   ralph show lexer.1 shows it; ralph task-reset lexer
                     --note "…"
-              - choice: needs input; 1 other waits on it
-                  Postgres or SQLite?
-                  Both can carry the load.
-                  ralph answer choice "…"
               - deploy: blocked by a person
                   ralph task-reset deploy
             landed (2 to review: ralph review):

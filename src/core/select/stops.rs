@@ -202,7 +202,7 @@ impl View<'_> {
 
 impl View<'_> {
     /// Returns the smallest set of tasks whose reset or completion frees all selected tasks. Each
-    /// is held up for its own reason. The one that frees the most tasks is first.
+    /// is held up for its own reason. Questions are first, then the one that frees the most tasks.
     pub fn blockers(&self, now: DateTime<Utc>) -> Vec<Blocker> {
         let blocking = Blocking { view: self, now };
         let mut blocked: HashSet<usize> = HashSet::new();
@@ -287,12 +287,14 @@ impl Blocking<'_> {
         }
     }
 
-    /// Orders the roots by the number of tasks that each frees once those before it are resolved.
+    /// Orders the roots, questions first, by the number of tasks that each frees once those before it are
+    /// resolved.
     fn rank(&self, mut roots: Vec<(usize, String)>) -> Vec<Blocker> {
         /// The number of roots to rank. The others keep the order of the file, because each rank
         /// costs a pass.
         const RANKED: usize = 20;
         roots.sort_unstable();
+        let asks = |root: usize| self.view.state(root, self.now) == TaskState::NeedsInput;
         let mut resolved: HashSet<usize> = HashSet::new();
         let mut blockers = Vec::new();
         while !roots.is_empty() && blockers.len() < RANKED {
@@ -300,7 +302,7 @@ impl Blocking<'_> {
                 .iter()
                 .enumerate()
                 .map(|(at, (root, _))| (at, self.freed_by(*root, &resolved)))
-                .max_by_key(|(at, freed)| (freed.len(), Reverse(*at)))
+                .max_by_key(|(at, freed)| (asks(roots[*at].0), freed.len(), Reverse(*at)))
                 .expect("there is a root");
             let (root, why) = roots.remove(at);
             blockers.push(Blocker {

@@ -46,7 +46,7 @@ function shown(item, details) {
   return panel(item.title === item.task_id ? "Work" : item.title, { key: `review-${item.task_id}`, tools: taskLink(item.task_id) },
     h("div", { class: "review-body" },
       h("div", null,
-        item.risks.length > 0 ? h("ul", { class: "risks" }, item.risks.map((risk) => h("li", { key: risk.kind }, sign("stuck"), " ", withCode(risk.why)))) : h("p", { class: "faint" }, "No reason for doubt was found."),
+        item.risks.length > 0 ? h("ul", { class: "risks" }, item.risks.map((risk, at) => h("li", { key: at }, sign("stuck"), " ", withCode(risk.why)))) : h("p", { class: "faint" }, "No reason for doubt was found."),
         h("dl", { class: "facts is-wide" },
           fact("Size", `${counted(item.files, "file")}, +${short(item.insertions)} −${short(item.deletions)}, ${counted(item.commits, "commit")}`),
           item.proof && fact("Proof", withCode(item.proof.text)),

@@ -230,6 +230,7 @@ function evidence(details, attempt) {
       attempt.report && fact("Reported", `with the ${said(attempt.report)}`),
       attempt.merge && fact("Landing", `${said(attempt.merge.result)} on ${attempt.merge.branch}`, attempt.merge.commit && [" ", h("code", null, commitId(attempt.merge.commit))]),
       attempt.proof && fact("Proof", withCode(attempt.proof.text)),
+      attempt.review?.findings?.length > 0 && fact(`Review by ${attempt.review.by}`, attempt.review.findings.map((it, at) => h("p", { class: "wrap", key: at }, `${it.severity}: `, it.file && h("code", null, it.line ? `${it.file}:${it.line}` : it.file), it.file && ": ", withCode(it.text)))),
       attempt.leftovers?.length > 0 && fact("Left uncommitted", h("span", { class: "wrap" }, attempt.leftovers.slice(0, 12).join(", "), attempt.leftovers.length > 12 && ` and ${attempt.leftovers.length - 12} more`)),
       attempt.pinned && attempt.verdict !== "complete" && fact("Work kept", command(`ralph restore ${attempt.task_id}.${attempt.attempt}`)),
       attempt.agent && fact("Agent", h("bdi", null, attempt.agent)),

@@ -249,8 +249,11 @@ impl RunReport {
         let is_unproved = |it: &&Attention| it.kind == AttentionKind::Unproved;
         let (unproved, others): (Vec<&Attention>, Vec<&Attention>) =
             self.attention.iter().partition(is_unproved);
-        others.iter().take(fold.attention).for_each(|it| it.show(page, fold));
-        page.more(others.len().saturating_sub(fold.attention), &self.command());
+        // A question takes a person seconds: none is left out.
+        let asks = others.iter().filter(|it| it.kind == AttentionKind::Question).count();
+        let shown = fold.attention.max(asks);
+        others.iter().take(shown).for_each(|it| it.show(page, fold));
+        page.more(others.len().saturating_sub(shown), &self.command());
         match &unproved[..] {
             [] => {}
             [one] => one.show(page, fold),

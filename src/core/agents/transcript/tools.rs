@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::{PHRASE, cut};
+use crate::test_output::TestRun;
 
 /// The limit on the size of a text of a tool use or a result, in bytes.
 const DETAIL: usize = 16 << 10;
@@ -66,7 +67,7 @@ pub struct ToolResult {
     pub id: String,
     /// What the tool printed.
     pub text: String,
-    /// Whether it failed.
+    /// Whether it failed, or shows a failed test.
     pub is_error: bool,
 }
 
@@ -155,7 +156,9 @@ impl ToolResult {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
         };
-        ToolResult { id, text, is_error }
+        // Whatever the exit code is: `pytest | tail` succeeds.
+        let failed = TestRun::read(&text).is_some_and(|run| run.is_cut || !run.failed.is_empty());
+        ToolResult { id, text, is_error: is_error || failed }
     }
 }
 
