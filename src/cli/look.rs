@@ -88,8 +88,6 @@ pub enum Schemas {
     Graph,
     /// `.ralph/config.yaml`
     Config,
-    /// What commands print with `--json`
-    Views,
 }
 
 /// `ralph doctor`.

@@ -20,7 +20,6 @@ use crate::{
         config_layers::{self, Origin},
         schema,
     },
-    view,
 };
 
 /// Prints the script that registers this program for completions.
@@ -59,7 +58,6 @@ pub fn schema(of: Schemas) -> Result<Exit> {
     success(&match of {
         Schemas::Graph => schema::graph(),
         Schemas::Config => schema::config(),
-        Schemas::Views => terminal::json(&view::json_schema()),
     })
 }
 

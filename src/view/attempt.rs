@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -20,14 +19,12 @@ use crate::core::{
     executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, ActiveAttempts, attempt_log::AttemptEntry},
-    variants,
 };
 
 /// An attempt that has not ended.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttemptView {
     /// The task.
-    #[schemars(with = "String")]
     pub task_id: TaskId,
     /// Its number, per task.
     pub attempt: u32,
@@ -43,11 +40,10 @@ pub struct AttemptView {
 }
 
 /// Where an attempt stands and where it works.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttemptPosition {
     /// The state of the attempt.
     #[serde(rename = "stage", serialize_with = "as_stage")]
-    #[schemars(with = "String", extend("enum" = stages()))]
     pub state: AttemptState,
     /// The slot of an isolated attempt.
     pub slot: Option<PathBuf>,
@@ -73,7 +69,7 @@ pub struct AttemptPosition {
 }
 
 /// Why no process works on an open attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StillState {
     /// It is queued to land.
@@ -99,13 +95,6 @@ impl StillState {
 /// A state as `--json` prints it.
 fn stage(state: AttemptState) -> String {
     state.word().replace(' ', "_")
-}
-
-fn stages() -> Vec<String> {
-    let mut all: Vec<String> = variants::all().into_iter().map(stage).collect();
-    all.sort();
-    all.dedup();
-    all
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
@@ -210,12 +199,11 @@ impl AttemptPosition {
 }
 
 /// An attempt of the journal, ended or not.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PastAttemptView {
     /// The version of this shape.
     pub schema: u32,
     /// The task.
-    #[schemars(with = "String")]
     pub task_id: TaskId,
     /// Its number, per task.
     pub attempt: u32,
@@ -236,19 +224,17 @@ pub struct PastAttemptView {
     pub proof: Option<ProofView>,
     /// How it ended.
     #[serde(flatten, serialize_with = "as_end")]
-    #[schemars(with = "Option<AttemptEndSchema>")]
     pub end: Option<AttemptResult>,
 }
 
 /// An attempt of the journal with what its folder and the journal tell besides.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PastAttemptDetails {
     /// The attempt.
     #[serde(flatten)]
     pub attempt: PastAttemptView,
     /// The journal's lines about its task and the graph file while it ran.
     #[serde(serialize_with = "as_lines")]
-    #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Record>,
     /// What was said about its task since the attempt before, and until the next one.
     pub messages: Vec<MessageView>,
@@ -263,7 +249,7 @@ pub struct PastAttemptDetails {
 }
 
 /// What a person or an agent said about a task.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageView {
     /// When.
     pub at: DateTime<Utc>,
@@ -326,34 +312,6 @@ impl MessageView {
     }
 }
 
-/// What a line of the journal that ends an attempt says, as JSON; `docs/journal.md` describes its other
-/// fields.
-#[derive(JsonSchema)]
-pub struct AttemptEndSchema {
-    /// The judgement.
-    pub verdict: String,
-    /// The judgement in words.
-    pub why: String,
-    /// How the process ended; `exit_code`, `signal`, `limit_seconds` or `error` has the detail.
-    pub outcome: String,
-    /// Wall time.
-    pub duration_seconds: f64,
-    /// New commits, oldest first.
-    pub commits: Vec<CommitSchema>,
-    /// The other fields.
-    #[serde(flatten)]
-    pub more: Map<String, Value>,
-}
-
-/// A commit, as JSON.
-#[derive(JsonSchema)]
-pub struct CommitSchema {
-    /// The full id.
-    pub id: String,
-    /// The first line of its message.
-    pub subject: String,
-}
-
 impl PastAttemptView {
     /// An attempt of the log.
     pub fn of(entry: &AttemptEntry) -> PastAttemptView {
@@ -396,14 +354,13 @@ fn as_lines<S: Serializer>(records: &[Record], to: S) -> Result<S::Ok, S::Error>
 }
 
 /// A slot of the repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotView {
     /// The version of this shape.
     pub schema: u32,
     /// Its folder.
     pub path: PathBuf,
     /// The plain loop that it belongs to; none for the run over the graph.
-    #[schemars(with = "Option<String>")]
     pub name: Option<TaskId>,
     /// What it is for: `attempt` or `merge_queue`.
     pub kind: String,

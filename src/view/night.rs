@@ -7,7 +7,6 @@ use std::{
 };
 
 use chrono::{DateTime, Days, Local, NaiveTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -25,7 +24,7 @@ use crate::core::{
 };
 
 /// A night foreseen.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NightView {
     /// The version of this shape.
     pub schema: u32,
@@ -60,7 +59,7 @@ pub struct NightView {
 }
 
 /// What an agent does in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NightAgent {
     /// Its name.
     pub name: String,
@@ -71,21 +70,18 @@ pub struct NightAgent {
 }
 
 /// What lies between two values in eight of ten cases.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RangeView<T> {
     /// Less in one of ten cases.
-    #[schemars(with = "serde_json::Value")]
     pub low: T,
     /// Less in half of the cases.
-    #[schemars(with = "serde_json::Value")]
     pub middle: T,
     /// More in one of ten cases.
-    #[schemars(with = "serde_json::Value")]
     pub high: T,
 }
 
 /// A way in which the run ends.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NightEnd {
     /// In what part of the cases, from 0 to 1.
     pub share: f64,

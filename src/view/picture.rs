@@ -6,7 +6,6 @@ mod formats;
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -24,7 +23,7 @@ pub use drawing::{PictureBox, PictureLayout, PictureLine};
 pub use formats::TreeLine;
 
 /// The tasks and dependencies of a graph.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GraphPicture {
     /// The version of this shape.
     pub schema: u32,
@@ -42,10 +41,9 @@ pub struct GraphPicture {
 }
 
 /// A task in a picture.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureNode {
     /// The task.
-    #[schemars(with = "String")]
     pub id: TaskId,
     /// Its title.
     pub title: String,
@@ -65,13 +63,11 @@ pub struct PictureNode {
 }
 
 /// A dependency in a picture.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PictureEdge {
     /// The task that comes first.
-    #[schemars(with = "String")]
     pub from: TaskId,
     /// The task that waits on it.
-    #[schemars(with = "String")]
     pub to: TaskId,
     /// Whether it still holds up the task.
     pub state: EdgeState,
@@ -80,7 +76,7 @@ pub struct PictureEdge {
 }
 
 /// Whether a dependency holds up the task that has it; the worst last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeState {
     /// The dependency is complete.

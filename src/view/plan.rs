@@ -3,7 +3,6 @@
 use std::{cmp::Reverse, collections::BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -21,7 +20,7 @@ use crate::core::{
 };
 
 /// What a run would do.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanView {
     /// The version of this shape.
     pub schema: u32,
@@ -33,7 +32,6 @@ pub struct PlanView {
     /// How many attempts it makes at the same time.
     pub jobs: usize,
     /// The longest chain of open tasks, by their estimates: the run takes at least that long.
-    #[schemars(with = "Vec<String>")]
     pub chain: Vec<TaskId>,
     /// How many tasks the run would do if every attempt succeeded; none if only the first are known.
     pub count: Option<usize>,
@@ -42,10 +40,9 @@ pub struct PlanView {
 }
 
 /// A task that has not started.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpcomingTask {
     /// The task.
-    #[schemars(with = "String")]
     pub id: TaskId,
     /// Its title.
     pub title: String,
@@ -169,7 +166,7 @@ fn cannot_start(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<St
 // The task graph by state.
 
 /// The tasks of the graph by state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GraphView {
     /// The version of this shape.
     pub schema: u32,

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{VERSION, words::length};
@@ -103,7 +102,7 @@ impl ReviewItem {
 // The proof of work, as people and programs see it.
 
 /// Whether the verify commands notice the work of an attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProofView {
     /// The outcome, as in the journal: `proved`, `exercised`, `not_proved` or `nothing_to_prove`.
     pub outcome: String,
@@ -120,7 +119,7 @@ pub struct ProofView {
 }
 
 /// A run of the verify commands on another tree.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ControlView {
     /// The tree: `inert`, `without_source`, `stub`, `tripwire`, `broken`, `broken_old` or `old_tests`.
     pub control: String,

@@ -3,7 +3,6 @@
 use std::{path::Path, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,12 +24,11 @@ use crate::core::{
 };
 
 /// The newest run of the graph or of a plain loop.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunView {
     /// The version of this shape.
     pub schema: u32,
     /// The plain loop; none for the run over the graph.
-    #[schemars(with = "Option<String>")]
     pub name: Option<TaskId>,
     /// How it stands.
     pub status: Standing,
@@ -101,10 +99,9 @@ pub struct RunView {
 const OVERDUE: TimeDelta = TimeDelta::minutes(2);
 
 /// A plain loop.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoopView {
     /// Its name.
-    #[schemars(with = "String")]
     pub name: TaskId,
     /// The file that is read before each iteration.
     pub prompt_file: std::path::PathBuf,
@@ -123,7 +120,7 @@ pub struct LoopView {
 }
 
 /// A schedule by which runs start.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScheduleView {
     /// Whether it has started a run that has not ended.
     pub awake: bool,
@@ -138,7 +135,7 @@ pub struct ScheduleView {
 }
 
 /// How a run stands, in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// There was no run.
@@ -421,7 +418,7 @@ impl Standing {
 }
 
 /// A run before the newest one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PastRunView {
     /// Its number, counted back from the newest run, which is 1.
     pub number: usize,

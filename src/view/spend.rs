@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::VERSION;
@@ -13,7 +12,7 @@ use crate::core::{
 };
 
 /// What some attempts used. What no attempt told has no sum.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SpendView {
     /// How many attempts.
     pub attempts: u32,
@@ -33,7 +32,7 @@ pub struct SpendView {
 }
 
 /// Tokens, each counted once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TokensView {
     /// Sent, and not in the cache.
     pub input: u64,
@@ -46,7 +45,7 @@ pub struct TokensView {
 }
 
 /// What all attempts used, by task, day, agent or story.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostView {
     /// The version of this shape.
     pub schema: u32,
@@ -59,14 +58,13 @@ pub struct CostView {
 }
 
 /// How many attempts were paid for, and how many of them were needed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WasteView {
     /// The attempts whose agents worked.
     pub paid: u32,
     /// Those that completed a task or asked a question.
     pub needed: u32,
     /// The others, by what went wrong.
-    #[schemars(with = "BTreeMap<String, u32>")]
     pub wasted: BTreeMap<WasteKind, u32>,
     /// The same in words; none if all were needed.
     #[serde(skip)]
@@ -82,7 +80,7 @@ impl WasteView {
 }
 
 /// What one group of attempts used.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostSum {
     /// The group.
     pub name: String,
@@ -94,7 +92,7 @@ pub struct CostSum {
 }
 
 /// What one group of attempts brought.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorthView {
     /// The first attempts at their tasks.
     pub first: u32,

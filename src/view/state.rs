@@ -7,7 +7,6 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,7 +20,7 @@ use crate::{
 };
 
 /// The state of a task, in the order in which states are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
     /// An attempt works on it, or the graph file says so.
@@ -53,7 +52,7 @@ pub enum StateKind {
 }
 
 /// The few kinds of states that a sign tells apart, the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateMark {
     /// A person is needed: parked, blocked, or needs input.
@@ -244,7 +243,7 @@ fn key(kind: StateKind) -> String {
 }
 
 /// A value for each state, such as the number of its tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct StateTable<T>(BTreeMap<StateKind, T>);
 
@@ -276,7 +275,7 @@ impl<T: Default> IndexMut<StateKind> for StateTable<T> {
 }
 
 /// How many tasks are in each state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TaskCounts {
     /// All tasks in question.
     pub total: usize,

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -30,10 +29,9 @@ use crate::core::{
 const NAMED: usize = 4;
 
 /// A task and where it stands.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskView {
     /// The task.
-    #[schemars(with = "String")]
     pub id: TaskId,
     /// Its title.
     pub title: String,
@@ -48,7 +46,7 @@ pub struct TaskView {
 }
 
 /// Where a task stands.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum TaskStanding {
     /// An attempt works on it, or the graph file says so.
@@ -130,17 +128,16 @@ pub enum TaskStanding {
 }
 
 /// A dependency that is not complete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DependencyView {
     /// The task.
-    #[schemars(with = "String")]
     pub id: TaskId,
     /// Its state.
     pub state: StateKind,
 }
 
 /// A task with everything that is known of it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskDetails {
     /// The version of this shape.
     pub schema: u32,

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::words::{counted, ids, moment, named};
@@ -21,7 +20,7 @@ use crate::{
 };
 
 /// The limits of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LimitsView {
     /// The wall-clock limit of one attempt.
     pub timeout_seconds: Option<f64>,
@@ -79,7 +78,7 @@ pub fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
 }
 
 /// What a run waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingView {
     /// When it looks again.
     pub until: DateTime<Utc>,
@@ -101,10 +100,9 @@ impl WaitingView {
 }
 
 /// The merge queue: what is queued to land, and what happens to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueView {
     /// The tasks queued to land, in order; those that are landing included.
-    #[schemars(with = "Vec<String>")]
     pub waiting: Vec<TaskId>,
     /// The batch that is landing.
     pub landing: Option<BatchView>,
@@ -115,19 +113,18 @@ pub struct QueueView {
 }
 
 /// Tasks that land together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BatchView {
     /// The target branch.
     pub branch: String,
     /// The commit that it is at.
     pub onto: String,
     /// The tasks, in order.
-    #[schemars(with = "Vec<String>")]
     pub tasks: Vec<TaskId>,
 }
 
 /// Why nothing can land.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedLanding {
     /// The target branch.
     pub branch: String,
@@ -135,21 +132,19 @@ pub struct BlockedLanding {
     pub why: String,
     /// The first task in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub first: Option<TaskId>,
     /// What does not move, and why.
     pub text: String,
 }
 
 /// Work that landed and waits for the checkout of a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingWorkView {
     /// The branch that does not have it yet.
     pub branch: String,
     /// The checkout that has the branch.
     pub checkout: String,
     /// The tasks.
-    #[schemars(with = "Vec<String>")]
     pub tasks: Vec<TaskId>,
     /// The files there that would be overwritten.
     pub paths: Vec<String>,
@@ -309,7 +304,7 @@ impl ElsewhereView {
 }
 
 /// An executor that is out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnreachableView {
     /// Its name.
     pub executor: String,

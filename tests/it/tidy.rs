@@ -52,7 +52,7 @@ const OWNERS: &[(&str, &[&str])] = &[
         &["core/agents", "core/import/github", "core/import/markdown", "core/test_output"],
     ),
     ("rmcp", &["adapters/mcp"]),
-    ("schemars", &["project/config", "view"]),
+    ("schemars", &["project/config"]),
     (
         "rustix",
         &["adapters/process", "adapters/machine", "crash", "adapters/git/bounded", "regular_file"],

@@ -1,6 +1,5 @@
 //! A picture with its layout, as the page shows it.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{EdgeState, GraphPicture, PictureNode};
@@ -21,7 +20,7 @@ const CHARACTERS: [f64; 2] = [7.3, 6.6];
 const HEIGHTS: [f64; 2] = [30.0, 46.0];
 
 /// A layout of a picture: what is drawn, and where.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureLayout {
     /// The width of the picture.
     pub width: f64,
@@ -34,7 +33,7 @@ pub struct PictureLayout {
 }
 
 /// Where a task is drawn.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureBox {
     /// The id of the task.
     pub id: String,
@@ -49,7 +48,7 @@ pub struct PictureBox {
 }
 
 /// A line from a task to one that waits on it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureLine {
     /// The task that comes first.
     pub from: String,

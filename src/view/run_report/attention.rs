@@ -1,6 +1,5 @@
 //! What needs a person.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ReportSource;
@@ -30,12 +29,11 @@ const ASKED: usize = 12;
 const FILES: usize = 8;
 
 /// Something that needs a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attention {
     /// What it is.
     pub kind: AttentionKind,
     /// The task.
-    #[schemars(with = "Option<String>")]
     pub task_id: Option<TaskId>,
     /// The title of the task.
     pub title: Option<String>,
@@ -56,7 +54,7 @@ pub struct Attention {
 }
 
 /// What needs a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionKind {
     /// An agent is denied access to its provider.

@@ -1,6 +1,5 @@
 //! The headline of a report: in one line, what is true now.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Attention, AttentionKind, ReportSource, RunReport};
@@ -13,7 +12,7 @@ use crate::{
 };
 
 /// What is true of the run and the graph now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Headline {
     /// How the run stands, in a word or two.
     pub word: String,
@@ -34,7 +33,7 @@ pub struct Headline {
 }
 
 /// The tone of a headline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
     /// Nothing happens.
@@ -51,7 +50,7 @@ pub enum Tone {
 }
 
 /// A part of a headline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeadlinePart {
     /// What it says.
     pub kind: HeadlineKind,
@@ -60,7 +59,7 @@ pub struct HeadlinePart {
 }
 
 /// What a part of a headline says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadlineKind {
     /// How many tasks are done.
