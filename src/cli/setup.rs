@@ -22,7 +22,7 @@ pub struct InitArgs {
     #[arg(long)]
     pub project: bool,
     /// Write only the user settings, `~/.ralph/config.yaml`
-    #[arg(long, conflicts_with_all = ["project", "agents_md", "merge_driver", "skill"])]
+    #[arg(long, conflicts_with_all = ["project", "merge_driver"])]
     pub global: bool,
     /// Overwrite the settings, with a backup in `config.yaml.bak`
     #[arg(long)]
@@ -31,17 +31,11 @@ pub struct InitArgs {
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
-    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "skill", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["project", "global", "reset", "merge_driver", "dry_run"])]
     pub prompt: bool,
-    /// Also add a section to AGENTS.md or CLAUDE.md
-    #[arg(long)]
-    pub agents_md: bool,
     /// Also install the merge driver
     #[arg(long)]
     pub merge_driver: bool,
-    /// Also write a skill for Claude Code, `.claude/skills/ralph/SKILL.md`
-    #[arg(long)]
-    pub skill: bool,
     /// Show what `--yes` would write; write nothing
     #[arg(long)]
     pub dry_run: bool,

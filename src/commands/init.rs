@@ -4,7 +4,6 @@ mod files;
 mod wizard;
 
 use std::{
-    collections::BTreeSet,
     fmt::Write as _,
     io,
     path::{Path, PathBuf},
@@ -32,7 +31,7 @@ use crate::{
         exit::{Exit, fail},
         finding::FindingKind,
         loop_paths::LoopPaths,
-        prompt::template::{self, SKILL, Template},
+        prompt::template::{self, Template},
         setup::{self, Content, FileFate, Found, SetupChoices},
     },
     project::{
@@ -151,8 +150,6 @@ fn project(dir: &Path, options: &InitArgs, questions: Option<&Questions>) -> Res
     let root = repo.as_ref().map_or(dir, Repo::root);
     let found = wizard::found(root);
     let mut wanted = SetupChoices::of(&found);
-    wanted.paragraph = options.agents_md;
-    wanted.skill = options.skill;
     if speaks_for_all(root) {
         wanted.agent = None;
     }
@@ -240,25 +237,11 @@ fn ask(
         wizard::ask_settings(questions, found, wanted)?;
         wizard::ask_verify(questions, found, wanted)?;
     }
-    let changes = |content: Content, name: &str| -> Result<bool> {
-        Ok(FileStep::plan(root, name, &content, options.force)?.fate.text().is_some())
-    };
     let justfile = found.justfile();
-    if changes(Content::Recipes, justfile)? {
+    let recipes = FileStep::plan(root, justfile, &Content::Recipes, options.force)?;
+    if recipes.fate.text().is_some() {
         wanted.recipes =
             questions.is_wanted(&format!("Add recipes for `just` to {justfile}?"), true)?;
-    }
-    let mut untold = false;
-    for name in told(root, found) {
-        untold |= changes(Content::Paragraph, &name)?;
-    }
-    if untold && !options.agents_md {
-        let question = format!("Add a section for agents to {}?", told(root, found).join(" and "));
-        wanted.paragraph = questions.is_wanted(&question, false)?;
-    }
-    let has_claude = found.agents.iter().any(|agent| agent.name == "claude");
-    if has_claude && !options.skill && changes(Content::Whole(Template::Skill.text()), SKILL)? {
-        wanted.skill = questions.is_wanted("Add a skill for Claude Code to .claude?", false)?;
     }
     let own = root.join(config_layers::PATH);
     let is_free = |path: PathBuf| path != own && !path.exists();
@@ -266,30 +249,6 @@ fn ask(
         wanted.global = questions.is_wanted("Use this agent in all your projects?", false)?;
     }
     Ok(())
-}
-
-/// The files with instructions for agents: those that exist, without duplicates and without one that
-/// only includes another.
-fn told(root: &Path, found: &Found) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    let mut files: Vec<String> = Vec::new();
-    for name in ["AGENTS.md", "CLAUDE.md"] {
-        let path = root.join(name);
-        let points = || {
-            let text = regular_file::read_to_string(&path).unwrap_or_default();
-            text.lines().any(|line| line.trim() == "@AGENTS.md")
-        };
-        if found.names.iter().any(|there| there == name)
-            && (files.is_empty() || !points())
-            && path.canonicalize().is_ok_and(|real| seen.insert(real))
-        {
-            files.push(name.to_owned());
-        }
-    }
-    if files.is_empty() {
-        files.push("AGENTS.md".to_owned());
-    }
-    files
 }
 
 /// The planned change of every file.
@@ -317,14 +276,6 @@ fn steps(
     }
     if wanted.recipes {
         steps.push(FileStep::plan(root, found.justfile(), &Content::Recipes, force)?);
-    }
-    if wanted.paragraph {
-        for name in told(root, found) {
-            steps.push(FileStep::plan(root, &name, &Content::Paragraph, force)?);
-        }
-    }
-    if wanted.skill {
-        steps.push(whole(SKILL, Template::Skill.text(), force)?.keeping().made());
     }
     if wanted.global {
         steps.push(global_step(wanted, false)?);

@@ -22,15 +22,13 @@ use crate::{
     core::{
         exit::{Exit, fail},
         loop_paths,
-        prompt::template::{SKILL, Template},
     },
     project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
-    regular_file,
     view::{attempt::typed_path, lines::counted},
 };
 
 /// The folders that are removed when nothing else is in them.
-const FOLDERS: [&str; 5] = ["logs", ".ralph", ".claude/skills/ralph", ".claude/skills", ".claude"];
+const FOLDERS: [&str; 2] = ["logs", ".ralph"];
 
 /// What is removed.
 struct RepositoryTraces {
@@ -99,10 +97,6 @@ impl RepositoryTraces {
         if with_settings {
             paths.push(workspace.graph_path().to_owned());
             paths.push(root.join(config_layers::PATH));
-        }
-        let skill = root.join(SKILL);
-        if regular_file::read_to_string(&skill).is_ok_and(|it| it == Template::Skill.text()) {
-            paths.push(skill);
         }
         paths.retain(|path| fs::symlink_metadata(path).is_ok());
         let slots = loops.iter().map(slots::slots_of).collect::<Result<Vec<_>>>()?;

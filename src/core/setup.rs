@@ -151,7 +151,6 @@ impl AgentChoice {
 
 /// The choices for the set-up.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "these are answers")]
 pub struct SetupChoices {
     /// The agent; none if the user settings name it.
     pub agent: Option<AgentChoice>,
@@ -165,10 +164,6 @@ pub struct SetupChoices {
     pub sandbox: bool,
     /// Whether to add recipes to a justfile.
     pub recipes: bool,
-    /// Whether to add a paragraph about `ralph` to the instructions for agents.
-    pub paragraph: bool,
-    /// Whether to write the skill for Claude Code.
-    pub skill: bool,
     /// Whether to write the user settings too.
     pub global: bool,
 }
@@ -183,8 +178,6 @@ impl SetupChoices {
             max_cost: None,
             sandbox: found.sandbox.is_some(),
             recipes: true,
-            paragraph: false,
-            skill: false,
             global: false,
         }
     }
@@ -298,8 +291,6 @@ pub enum Content {
     Whole(String),
     /// The existing text, with the recipes.
     Recipes,
-    /// The existing text, with the paragraph for agents.
-    Paragraph,
 }
 
 /// The action for a file.
@@ -324,7 +315,6 @@ impl FileFate {
             return FileFate::Create(match content {
                 Content::Whole(text) => text.clone(),
                 Content::Recipes => new_justfile(),
-                Content::Paragraph => Template::Agents.text(),
             });
         };
         let text = str::from_utf8(bytes);
@@ -334,7 +324,6 @@ impl FileFate {
             (Content::Whole(_), _) => FileFate::Keep("already exists".to_owned()),
             (_, Err(_)) => FileFate::Keep("is not UTF-8".to_owned()),
             (Content::Recipes, Ok(text)) => add_recipes(text),
-            (Content::Paragraph, Ok(text)) => put_paragraph(text, may_replace),
         }
     }
 
@@ -358,11 +347,7 @@ fn append(there: &str, more: &str) -> String {
     if !text.is_empty() && !text.ends_with(&format!("{end}{end}")) {
         text.push_str(end);
     }
-    text + &with_ends(more, crlf)
-}
-
-fn with_ends(text: &str, crlf: bool) -> String {
-    if crlf { text.replace('\n', "\r\n") } else { text.to_owned() }
+    text + &if crlf { more.replace('\n', "\r\n") } else { more.to_owned() }
 }
 
 /// Whether `just` reads a file with this name.
@@ -428,30 +413,6 @@ fn defined(line: &str) -> Option<String> {
     (is_recipe && !is_setting).then_some(found)
 }
 
-const BEGIN: &str = "<!-- ralph: begin -->";
-const END: &str = "<!-- ralph: end -->";
-
-/// Appends the paragraph, or replaces an existing one if allowed.
-fn put_paragraph(text: &str, may_replace: bool) -> FileFate {
-    let paragraph = Template::Agents.text();
-    let what = "a paragraph on `ralph`".to_owned();
-    let (begin, end) = (text.find(BEGIN), text.find(END));
-    let (begin, end) = match (begin, end) {
-        (None, None) => return FileFate::Add(append(text, &paragraph), what),
-        (Some(begin), Some(end)) if begin < end => (begin, end + END.len()),
-        _ => return FileFate::Keep(format!("has `{BEGIN}` and `{END}` that do not match")),
-    };
-    let crlf = text.contains("\r\n");
-    let wanted = with_ends(paragraph.trim_end(), crlf);
-    if text[begin..end] == wanted {
-        FileFate::Same
-    } else if may_replace {
-        FileFate::Add(format!("{}{wanted}{}", &text[..begin], &text[end..]), what)
-    } else {
-        FileFate::Keep("already has a paragraph on `ralph`".to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,8 +425,6 @@ mod tests {
             sandbox: false,
             max_cost: None,
             recipes: true,
-            paragraph: false,
-            skill: false,
             global: false,
         }
     }
@@ -504,9 +463,8 @@ mod tests {
         assert_eq!(FileFate::of(Some(b"new"), &whole, true), FileFate::Same);
         assert_eq!(FileFate::of(Some(b"old"), &whole, true), FileFate::Replace("new".to_owned()));
         assert!(matches!(FileFate::of(Some(b"old"), &whole, false), FileFate::Keep(_)));
-        for content in [Content::Recipes, Content::Paragraph] {
-            assert!(matches!(FileFate::of(Some(b"\xff"), &content, true), FileFate::Keep(_)));
-        }
+        let recipes = FileFate::of(Some(b"\xff"), &Content::Recipes, true);
+        assert!(matches!(recipes, FileFate::Keep(_)));
     }
 
     #[test]
@@ -548,32 +506,5 @@ mod tests {
         let FileFate::Add(text, _) = add_recipes("a:\r\n  b\r\n") else { panic!() };
         assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
         assert_eq!(add_recipes(&text), FileFate::Same);
-    }
-
-    #[test]
-    fn the_paragraph_is_added_once() {
-        for text in ["", "# Mine\n", "# Mine\r\n\r\nNo end"] {
-            let FileFate::Add(once, _) = put_paragraph(text, false) else { panic!("{text:?}") };
-            assert!(once.starts_with(text));
-            assert_eq!(
-                once.contains("\r\n"),
-                once.matches('\n').count() == once.matches("\r\n").count()
-            );
-            assert_eq!(put_paragraph(&once, true), FileFate::Same);
-            let behind = format!("{once}behind\n");
-            assert_eq!(put_paragraph(&behind, false), FileFate::Same);
-            let edited = behind.replacen("## Tasks", "## Jobs", 1);
-            assert!(matches!(put_paragraph(&edited, false), FileFate::Keep(_)));
-            let FileFate::Add(mended, _) = put_paragraph(&edited, true) else { panic!("{text:?}") };
-            assert_eq!(mended, behind);
-        }
-        assert!(matches!(put_paragraph(&format!("{END}\n{BEGIN}\n"), true), FileFate::Keep(_)));
-        assert!(matches!(put_paragraph(BEGIN, true), FileFate::Keep(_)));
-    }
-
-    #[test]
-    fn the_template_has_its_markers() {
-        let text = Template::Agents.text();
-        assert!(text.starts_with(BEGIN) && text.ends_with(&format!("{END}\n")));
     }
 }

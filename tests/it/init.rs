@@ -211,31 +211,20 @@ fn files_of_others_are_added_to_and_nothing_else() {
         let trial = repository(&[]);
         trial.write("Justfile", &just);
         trial.write("AGENTS.md", &agents);
-        trial.write("CLAUDE.md", &format!("@AGENTS.md{end}"));
-        let out = trial.run(["init", "--yes", "--agents-md"]).out();
+        let out = trial.run(["init", "--yes"]).out();
         let line = "added to Justfile: recipes ralph, prompt, dag-status, task-reset; it already has \
-                    `check`\nadded to AGENTS.md: a paragraph on `ralph`\n";
+                    `check`\n";
         assert!(out.contains(line), "{out}");
-        for (file, before) in [("Justfile", &just), ("AGENTS.md", &agents)] {
-            let after = trial.read(file);
-            assert!(after.starts_with(before.as_str()), "{after}");
-            let added = &after[before.len()..];
-            assert_eq!(added.matches('\n').count(), added.matches(end).count(), "{added:?}");
-        }
-        assert_eq!(trial.read("CLAUDE.md"), format!("@AGENTS.md{end}"));
+        let after = trial.read("Justfile");
+        assert!(after.starts_with(&just), "{after}");
+        let added = &after[just.len()..];
+        assert_eq!(added.matches('\n').count(), added.matches(end).count(), "{added:?}");
+        assert_eq!(trial.read("AGENTS.md"), agents, "it is a person's");
         let before = trial.everything();
-        let out = trial.run(["init", "--yes", "--agents-md"]).out();
+        let out = trial.run(["init", "--yes"]).out();
         assert!(out.contains("\nkept     Justfile: it already has `check`\n"), "{out}");
         assert!(before == trial.everything(), "the second time something was changed");
     }
-    let trial = repository(&[]);
-    trial.write("CLAUDE.md", "# Mine\n");
-    trial.run(["init", "--yes"]);
-    assert_eq!(trial.read("CLAUDE.md"), "# Mine\n", "it was not asked for");
-    trial.run(["init", "--yes", "--agents-md"]);
-    assert!(!trial.root().join("AGENTS.md").exists());
-    let agents = trial.run(["template", "agents"]).out();
-    assert_eq!(trial.read("CLAUDE.md"), format!("# Mine\n\n{agents}"));
 }
 
 #[test]
@@ -328,17 +317,11 @@ fn the_prompt_of_a_plain_loop_is_written_once() {
 }
 
 #[test]
-fn the_skill_is_written_if_wanted_and_removed_if_unchanged() {
+fn the_skill_names_only_what_there_is() {
     let trial = repository(&["claude"]);
-    let skill = ".claude/skills/ralph/SKILL.md";
-    trial.run(["init", "--yes"]);
-    assert!(!trial.root().join(".claude").exists(), "it was not asked for");
-    trial.run(["init", "--yes", "--skill"]).stdout_has(&format!("created  {skill}\n"));
-    let text = trial.read(skill);
-    assert_eq!(text, trial.run(["template", "skill"]).out());
+    let text = trial.run(["template", "skill"]).out();
     assert!(text.starts_with("---\nname: ralph\ndescription: "), "{text}");
     assert!(text.split_whitespace().count() <= 600, "it stays short");
-    // It names only what there is.
     let commands = ralph::cli::commands();
     let all: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in all.split("`ralph ").skip(1) {
@@ -349,16 +332,6 @@ fn the_skill_is_written_if_wanted_and_removed_if_unchanged() {
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     trial.write("example.yaml", &format!("\n{example}").replace("\n   ", "\n"));
     trial.run(["check", "example.yaml"]);
-
-    trial.write(skill, "mine\n");
-    trial.run(["init", "--yes", "--skill"]).stdout_has(&format!("kept     {skill}: "));
-    trial.run(["uninit", "--yes"]).code_is_any();
-    assert_eq!(trial.read(skill), "mine\n");
-    trial.run(["init", "--yes", "--skill", "--force"]);
-    assert_eq!(trial.read(&format!("{skill}.bak")), "mine\n");
-    fs::remove_file(trial.root().join(format!("{skill}.bak"))).unwrap();
-    trial.run(["uninit", "--yes"]).stdout_has(skill);
-    assert!(!trial.root().join(".claude").exists());
 }
 
 #[test]
@@ -367,12 +340,11 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     trial.write("Makefile", "test:\n\ttrue\n");
     trial.write("justfile", "a:\n  b\n");
     let before = trial.everything();
-    let out = trial.run(["init", "--dry-run", "--agents-md"]).out();
+    let out = trial.run(["init", "--dry-run"]).out();
     for part in [
         "create   .ralph/config.yaml\n    # yaml-language-server",
         "\n      - make test\n",
         "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Run the",
-        "\ncreate   AGENTS.md\n",
         "\nnothing was written (dry run of `ralph init --yes`)\n",
     ] {
         assert!(out.contains(part), "`{part}` is not in\n{out}");
@@ -505,7 +477,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
     trial.write("Makefile", "test:\n\ttrue\n");
     trial.write("Cargo.toml", "[package]\n");
     let down = "\u{1b}[B";
-    // The second agent; three attempts; one command more; no recipes; agents are told.
+    // The second agent; three attempts; one command more; no recipes.
     let answers = [
         ("Create one?", "\r".to_owned()),
         ("Which agent?", format!("{down}\r")),
@@ -514,10 +486,8 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         ("Maximum cost", "2.5\r".to_owned()),
         ("Which commands", format!("{down} \r")),
         ("Add recipes for `just` to justfile?", "n".to_owned()),
-        ("Add a section for agents to AGENTS.md?", "y".to_owned()),
-        ("Add a skill for Claude Code to .claude?", "y".to_owned()),
         ("in all your projects?", "y".to_owned()),
-        ("Write 9 files?", "\r".to_owned()),
+        ("Write 7 files?", "\r".to_owned()),
     ];
     let mut terminal = on_terminal(&trial, 60, "init");
     let mut seen = String::new();
@@ -552,7 +522,6 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         ]
     );
     assert!(trial.root().join(".git").is_dir() && !trial.root().join("justfile").exists());
-    assert_eq!(trial.read("AGENTS.md"), trial.run(["template", "agents"]).out());
 }
 
 #[test]
@@ -578,7 +547,6 @@ fn leaving_the_wizard_writes_no_file() {
                 ("Maximum cost", "\r"),
                 ("Command that", "make\r"),
                 ("Add recipes", "y"),
-                ("Add a section", "n"),
                 ("projects?", "n"),
                 ("Write", "n"),
             ] {
@@ -617,13 +585,12 @@ fn the_wizard_has_a_plan_drafted() {
             ("Maximum cost", "\r".to_owned()),
             ("Command that tests", "\r".to_owned()),
             ("Add recipes", "n".to_owned()),
-            ("Add a section", "n".to_owned()),
             ("in all your projects?", "n".to_owned()),
             ("Write ", "y".to_owned()),
             ("write the tasks from PRD.md now?", answer.to_owned()),
             ("Take this over into task-graph.yaml?", "y".to_owned()),
         ];
-        for (question, answer) in &answers[..if drafted { 11 } else { 10 }] {
+        for (question, answer) in &answers[..if drafted { 10 } else { 9 }] {
             terminal.exp_string(question).unwrap();
             terminal.send(answer).unwrap();
             terminal.flush().unwrap();

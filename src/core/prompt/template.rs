@@ -19,11 +19,11 @@ pub enum Template {
     Graph,
     /// `.ralph/config.yaml`.
     Config,
-    /// The paragraph for `AGENTS.md` and `CLAUDE.md`, between its markers.
+    /// A paragraph for `AGENTS.md` or `CLAUDE.md`.
     Agents,
     /// The recipes for a `justfile`.
     Just,
-    /// The skill for Claude Code, at [`SKILL`].
+    /// The skill for Claude Code, `.claude/skills/ralph/SKILL.md`.
     Skill,
 }
 
@@ -45,8 +45,6 @@ impl Template {
     }
 }
 
-/// The path of the skill for Claude Code, relative to the repository.
-pub const SKILL: &str = ".claude/skills/ralph/SKILL.md";
 /// A task graph without tasks.
 pub const GRAPH_HEAD: &str = include_str!("template/graph.yaml");
 /// Tasks for a project that has no code yet.
