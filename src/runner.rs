@@ -54,17 +54,17 @@ use crate::{
     },
     core::{
         duration,
-        event::{GraphEvent, RunEvent, StopReason},
+        event::{RunEvent, StopReason},
         exit::{Exit, Failure},
         run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
     },
     crash, fixed_limit,
     project::{
-        attempt, config_layers,
+        config_layers,
         follower::{BUSY, LAST_BUSY},
         graph_file::GraphFile,
-        slot_environment, take_back,
+        take_back,
         workspace::{Workspace, policy_for},
     },
 };
@@ -284,16 +284,6 @@ impl Runner {
         self.landing.follow(&mut self.core, BUSY)?;
         self.refresh()?;
         self.follow_history()?;
-        if self.core.cx.is_isolated() {
-            if let Some(event) = slot_environment::moved(&self.core.cx.workspace) {
-                self.core.emit(None, event)?;
-            }
-        } else if self.core.cx.plain().is_none() {
-            let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
-            if !paths.is_empty() {
-                self.core.emit(None, GraphEvent::UncommittedFound { paths, more })?;
-            }
-        }
         loop {
             if let Some(reason) = self.turn()? {
                 return Ok(reason);

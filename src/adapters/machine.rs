@@ -1,7 +1,7 @@
 //! What the system tells: its clocks, the free space of its disks, and random numbers.
 //!
 //! Limits are measured with `Instant`, which stops while the machine sleeps and never jumps. The
-//! clocks only detect that the wall clock jumped.
+//! clocks only detect sleep.
 
 use std::{
     fmt::Write as _,
@@ -15,34 +15,22 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
-
-/// Smaller differences are clock adjustments and are not reported.
+/// Shorter sleep is not reported.
 const NOTICEABLE: Duration = Duration::from_secs(30);
 
 /// All clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    wall: DateTime<Utc>,
     /// Time since boot without the time the machine slept.
     awake: Duration,
     /// Time since boot including sleep.
     since_boot: Duration,
 }
 
-/// What happened to the clocks between two readings apart from time passing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
-    /// The machine slept for this long.
-    Slept(Duration),
-    /// The wall clock was set forward by this many seconds; negative means backward.
-    Set(i64),
-}
-
 /// Reads the clocks.
 pub fn clocks() -> ClockReading {
     let (awake, since_boot) = uptimes();
-    ClockReading { wall: Utc::now(), awake, since_boot }
+    ClockReading { awake, since_boot }
 }
 
 #[cfg(target_os = "linux")]
@@ -58,8 +46,7 @@ fn uptimes() -> (Duration, Duration) {
     (read(ClockId::Monotonic), read(ClockId::Boottime))
 }
 
-/// On systems without a second clock that counts sleep, sleep looks like a change of the wall
-/// clock.
+/// On systems without a second clock that counts sleep, sleep is not seen.
 #[cfg(not(target_os = "linux"))]
 fn uptimes() -> (Duration, Duration) {
     use std::{sync::OnceLock, time::Instant};
@@ -69,17 +56,12 @@ fn uptimes() -> (Duration, Duration) {
 }
 
 impl ClockReading {
-    /// What happened to the clocks between this reading and a later one; none if nothing worth
+    /// How long the machine slept between this reading and a later one; none if that is not worth
     /// reporting.
-    pub fn gap(&self, later: &ClockReading) -> Option<Gap> {
+    pub fn slept_until(&self, later: &ClockReading) -> Option<Duration> {
         let ran = later.since_boot.saturating_sub(self.since_boot);
         let slept = ran.saturating_sub(later.awake.saturating_sub(self.awake));
-        if slept >= NOTICEABLE {
-            return Some(Gap::Slept(slept));
-        }
-        let wall = (later.wall - self.wall).num_seconds();
-        let set = wall - i64::try_from(ran.as_secs()).unwrap_or(i64::MAX);
-        (set.unsigned_abs() >= NOTICEABLE.as_secs()).then_some(Gap::Set(set))
+        (slept >= NOTICEABLE).then_some(slept)
     }
 }
 
@@ -224,29 +206,24 @@ fn has_lid(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn at(wall: i64, awake: u64, since_boot: u64) -> ClockReading {
+    fn at(awake: u64, since_boot: u64) -> ClockReading {
         ClockReading {
-            wall: DateTime::from_timestamp(1_800_000_000 + wall, 0).unwrap(),
             awake: Duration::from_secs(awake),
             since_boot: Duration::from_secs(since_boot),
         }
     }
 
     #[test]
-    fn sleep_and_a_set_clock_differ() {
-        let before = at(0, 100, 100);
-        assert_eq!(before.gap(&at(3600, 3700, 3700)), None, "an hour of work");
-        let slept = Some(Gap::Slept(Duration::from_secs(3590)));
-        assert_eq!(before.gap(&at(3600, 110, 3700)), slept);
-        assert_eq!(before.gap(&at(3610, 110, 110)), Some(Gap::Set(3600)));
-        assert_eq!(before.gap(&at(-3590, 110, 110)), Some(Gap::Set(-3600)));
-        assert_eq!(before.gap(&at(12, 110, 110)), None, "a small correction");
+    fn sleep_is_not_work() {
+        let before = at(100, 100);
+        assert_eq!(before.slept_until(&at(3700, 3700)), None, "an hour of work");
+        assert_eq!(before.slept_until(&at(110, 3700)), Some(Duration::from_secs(3590)));
     }
 
     #[test]
     fn two_readings_in_a_row_show_no_jump() {
         let before = clocks();
-        assert_eq!(before.gap(&clocks()), None);
+        assert_eq!(before.slept_until(&clocks()), None);
     }
 
     #[test]

@@ -51,6 +51,11 @@ pub(super) fn notes(
     }
     if workspace.config.is_isolated() {
         notes.extend(uncommitted(workspace, Some(file.graph())));
+    } else {
+        let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
+        let paths = few(changed.keys().map(|path| format!("`{path}`")), 3);
+        let text = format!("not committed, and open to attempts in the checkout: {paths}");
+        notes.extend((!changed.is_empty()).then_some(text));
     }
     let branch = workspace.config.onto.as_ref();
     notes.extend(branch.and_then(|branch| other_branch(workspace, branch).ok()?));

@@ -472,15 +472,3 @@ pub fn changed(workspace: &Workspace, tree: &Repo) -> Result<BTreeMap<String, St
     dirty.retain(|path, _| !workspace.is_own(path));
     Ok(dirty)
 }
-
-/// Returns the first files with uncommitted changes in the checkout, and the number of others.
-///
-/// # Errors
-/// Errors of git.
-pub fn first_changed(workspace: &Workspace) -> Result<(Vec<String>, usize)> {
-    /// The number of files that are named.
-    const FEW: usize = 3;
-    let changed = changed(workspace, &workspace.repo)?;
-    let more = changed.len().saturating_sub(FEW);
-    Ok((changed.into_keys().take(FEW).collect(), more))
-}

@@ -7,16 +7,13 @@ use std::{
 
 use crate::{
     adapters::process::ProcessSpec,
-    core::{
-        environment::{self, LedBack},
-        event::RunEvent,
-    },
+    core::environment::{self, LedBack},
     project::{slot_pool::SlotPool, workspace::Workspace},
 };
 
 /// Returns the variables of this process that lead to the checkout, with the values that a process in
 /// this slot gets.
-pub fn led_back(workspace: &Workspace, slot: &Path) -> Vec<LedBack> {
+fn led_back(workspace: &Workspace, slot: &Path) -> Vec<LedBack> {
     let variables = env::vars_os();
     let texts = variables.filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value)));
     let texts = texts.filter_map(|(name, value)| Some((name, value.to_str()?.to_owned())));
@@ -25,13 +22,6 @@ pub fn led_back(workspace: &Workspace, slot: &Path) -> Vec<LedBack> {
     let is_there = |path: &str| Path::new(path).exists();
     let keep = &workspace.config.env_keep;
     environment::in_slot(texts, &checkout, &slot.display().to_string(), keep, is_there)
-}
-
-/// The event that says which variables lead to the checkout; none if no variable does.
-pub fn moved(workspace: &Workspace) -> Option<RunEvent> {
-    let moved = led_back(workspace, &SlotPool::of(workspace).next(&[]));
-    let variables: Vec<String> = moved.into_iter().map(|moved| moved.name).collect();
-    (!variables.is_empty()).then_some(RunEvent::EnvironmentMoved { variables })
 }
 
 /// Lets the variables of a process in a slot lead to that slot.

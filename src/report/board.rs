@@ -366,10 +366,9 @@ fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
         Some(("", AT_WORK.to_owned()))
     } else if let Event::Executor(ExecutorEvent::AwaitingExecutor { why, .. }) = event {
         Some(("", why.clone()))
-    } else if let Event::Executor(ExecutorEvent::ContactLost { since, .. }) = event {
-        Some(("", format!("no contact since {}", lines::clock(*since))))
-    } else if let Event::Executor(ExecutorEvent::ContactRegained { .. }) = event {
-        Some(("", AT_WORK.to_owned()))
+    } else if let Event::Executor(ExecutorEvent::Contact { lost_since, .. }) = event {
+        let lost = lost_since.map(|since| format!("no contact since {}", lines::clock(since)));
+        Some(("", lost.unwrap_or_else(|| AT_WORK.to_owned())))
     } else if let Event::Check(CheckEvent::SettingUp { command, .. }) = event {
         Some(("setting up: ", command.clone()))
     } else if let (false, Event::Check(CheckEvent::Verifying { command, .. })) = (is_landing, event)

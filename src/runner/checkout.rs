@@ -109,7 +109,7 @@ pub(super) fn pass_over_settings(cx: &mut RunContext, record: &AttemptRecord) ->
                  reads it",
                 record.attempt, record.task_id
             );
-            facts.of_run(GraphEvent::SettingsRejected { error });
+            facts.of_run(GraphEvent::FileRejected { error });
         }
     }
     facts

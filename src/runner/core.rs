@@ -13,7 +13,7 @@ use super::{
     target::open_reset,
 };
 use crate::{
-    adapters::machine::{self, ClockReading, Gap},
+    adapters::machine::{self, ClockReading},
     core::{
         agents::promise::Worth,
         event::{Event, RequestEvent, RunEvent, StopReason, StopRequest, record::Record},
@@ -181,17 +181,14 @@ impl RunCore {
         task.map_or_else(|| settings.clone(), |task| task.proof_settings(settings))
     }
 
-    /// Detects that the machine slept or that the wall clock was set.
+    /// Detects that the machine slept.
     pub(super) fn check_clocks(&mut self) -> Result<()> {
         let now = machine::clocks();
-        let event = match mem::replace(&mut self.clocks, now).gap(&now) {
-            None => return Ok(()),
-            Some(Gap::Slept(length)) => {
-                RunEvent::Continued { seconds: length.as_secs(), slept: true }
-            }
-            Some(Gap::Set(seconds)) => RunEvent::ClockSet { seconds },
+        let Some(length) = mem::replace(&mut self.clocks, now).slept_until(&now) else {
+            return Ok(());
         };
-        self.emit(None, event).map(drop)
+        let continued = RunEvent::Continued { seconds: length.as_secs(), slept: true };
+        self.emit(None, continued).map(drop)
     }
 
     /// Ends what runs at the limit on the time of the run.

@@ -242,7 +242,7 @@ impl RunGraph {
     pub(super) fn report_bad(&mut self, rejected: &Rejected, facts: &mut Facts) {
         if self.unreadable.is_none() {
             self.unreadable = Some(Instant::now());
-            facts.of_run(GraphEvent::GraphRejected { error: rejected.summary() });
+            facts.of_run(GraphEvent::FileRejected { error: rejected.summary() });
         }
     }
 

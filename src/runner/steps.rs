@@ -454,7 +454,7 @@ impl Runner {
             Ok(Some(new)) => new,
             Err(error) => {
                 let error = fatal::summary(&error);
-                return self.core.emit(None, GraphEvent::SettingsRejected { error }).map(drop);
+                return self.core.emit(None, GraphEvent::FileRejected { error }).map(drop);
             }
         };
         // The branch of a run does not change.

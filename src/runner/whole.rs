@@ -102,11 +102,6 @@ impl WholeTrial<'_> {
     fn run(mut self) -> Result<bool> {
         let due = self.due_checks();
         let (commands, branch, commit) = (due.len(), self.branch.clone(), self.tip.clone());
-        if commands > 0 {
-            let (branch, commit) = (branch.clone(), commit.clone());
-            let beginning = LandingEvent::VerifyingWhole { branch, commit, commands };
-            self.runner.core.emit(None, beginning)?;
-        }
         let (mut failed, mut not_run, mut reopened) = (0, 0, false);
         self.runner.whole.red = None;
         for check in &due {

@@ -180,10 +180,6 @@ impl EventText for RunEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         match self {
             RunEvent::LoopStarted(begun) => run_started(at, begun),
-            RunEvent::EnvironmentMoved { variables } => faint(format!(
-                "in a slot these lead to it, not to the checkout: {}",
-                variables.join(", ")
-            )),
             RunEvent::Waiting { until, why } => {
                 let until = moment(*until, at.record.timestamp);
                 faint(format!("waiting until {until}: {why}"))
@@ -195,11 +191,6 @@ impl EventText for RunEvent {
                 let length = duration::short(Duration::from_secs(*seconds));
                 let who = if *slept { "the machine slept" } else { "the run was stopped" };
                 warn(format!("continuing: {who} for {length}, which does not count"))
-            }
-            RunEvent::ClockSet { seconds } => {
-                let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
-                let way = if *seconds < 0 { "back" } else { "forward" };
-                faint(format!("the clock was set {way} by {length}; limits are not affected"))
             }
             RunEvent::CommitsUnsigned { why } => {
                 warn(format!("from now on, commits are made without a signature: {why}"))
@@ -216,14 +207,10 @@ impl EventText for RunEvent {
                 let what = if *slept { "the machine slept" } else { "suspended" };
                 Some((MarkKind::Clock, format!("{what} for {seconds} s")))
             }
-            RunEvent::ClockSet { seconds } => {
-                Some((MarkKind::Clock, format!("the clock was set by {seconds} s")))
-            }
             RunEvent::CommitsUnsigned { .. } => {
                 Some((MarkKind::Refused, "commits are no longer signed".to_owned()))
             }
             RunEvent::LoopStarted(_)
-            | RunEvent::EnvironmentMoved { .. }
             | RunEvent::Waiting { .. }
             | RunEvent::Blocked { .. }
             | RunEvent::Finished { .. } => None,
@@ -346,11 +333,6 @@ impl EventText for LandingEvent {
                 good(format!("`{branch}` has all that landed"))
             }
             LandingEvent::TakenBack(taken) => warn(format!("{id} was {taken}")),
-            LandingEvent::VerifyingWhole { branch, commit, commands } => {
-                let commands = counted(*commands, "command");
-                let tip = commit.short();
-                faint(format!("verifying what landed together, on {branch} at {tip}: {commands}"))
-            }
             LandingEvent::TipRed(red) => {
                 let head = if id.is_empty() {
                     red.to_string()
@@ -397,7 +379,6 @@ impl EventText for LandingEvent {
             LandingEvent::TipRed(red) => Some((MarkKind::Refused, red.to_string())),
             LandingEvent::TakenBack(taken) => Some((MarkKind::Requested, taken.to_string())),
             LandingEvent::Queued { .. }
-            | LandingEvent::VerifyingWhole { .. }
             | LandingEvent::WholeVerified { .. }
             | LandingEvent::Merging(_)
             | LandingEvent::CheckoutFollowed { .. }
@@ -431,11 +412,13 @@ impl EventText for ExecutorEvent {
             ExecutorEvent::ExecutorReachable { run_on } => {
                 good(format!("executor `{run_on}` is back"))
             }
-            ExecutorEvent::ContactLost { since, .. } => {
+            ExecutorEvent::Contact { lost_since: Some(since), .. } => {
                 let since = moment(*since, at.record.timestamp);
                 warn(format!("no contact with {id} since {since}"))
             }
-            ExecutorEvent::ContactRegained { .. } => good(format!("{id} is heard again")),
+            ExecutorEvent::Contact { lost_since: None, .. } => {
+                good(format!("contact with {id} restored"))
+            }
         }
     }
 }

@@ -445,7 +445,7 @@ fn a_graph_that_a_person_breaks_ends_no_attempt() {
         trial.leave(id);
         trial.wait_for_records(1, action);
     }
-    trial.wait_for_records(1, "graph_rejected");
+    trial.wait_for_records(1, "file_rejected");
     // By the last valid graph.
     trial.wait_for_records(4, "started");
     trial.save("task-graph.yaml", &format!("{}]\n", trial.graph_text().trim_end()));
@@ -454,7 +454,7 @@ fn a_graph_that_a_person_breaks_ends_no_attempt() {
     run.end(&trial).graph_complete();
     sound(&trial);
     assert_eq!(trial.lines("interrupted").len(), 0);
-    assert_eq!(trial.lines("graph_rejected").len(), 1);
+    assert_eq!(trial.lines("file_rejected").len(), 1);
     assert_eq!(trial.tasks("started").len(), 5, "only the failed one is tried again");
 }
 
@@ -809,7 +809,7 @@ fn checks_run_one_at_a_time_if_they_are_exclusive() {
     );
     trial.run(["run"]).graph_complete();
     sound(&trial);
-    assert!(trial.lines("verify_repeated").is_empty() && trial.lines("verify_failed").is_empty());
+    assert!(trial.lines("flaky").is_empty() && trial.lines("verify_failed").is_empty());
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn settings_that_a_hook_changes_between_attempts_count() {
         trial.run(["run"]).graph_complete();
         let loaded = trial.lines("settings_loaded");
         assert_eq!((loaded.len(), &loaded[0]["changed"]), (1, &json!(["max_attempts"])));
-        assert_eq!(trial.lines("settings_rejected").len(), 1, "told once");
+        assert_eq!(trial.lines("file_rejected").len(), 1, "told once");
     }
 }
 

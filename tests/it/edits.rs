@@ -69,7 +69,7 @@ fn half_saved(agent: &str) {
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", "tasks:\n  - id: [");
     trial.leave("open");
-    trial.wait_for_records(1, "graph_rejected");
+    trial.wait_for_records(1, "file_rejected");
     trial.save("task-graph.yaml", &whole);
     run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
@@ -102,7 +102,7 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     trial.save("task-graph.yaml", &(whole.clone() + "- id: ["));
     trial.leave("open-a");
     trial.wait_for_records(1, "completed");
-    assert_eq!(trial.lines("graph_rejected").len(), 1);
+    assert_eq!(trial.lines("file_rejected").len(), 1);
     // The next task starts all the same.
     wait_for(&trial.sign("waiting-c"));
     trial.wait_for_records(2, "completed");

@@ -95,13 +95,13 @@ fn an_unreadable_graph_during_an_attempt_does_not_stop_the_run() {
     trial.save("task-graph.yaml", "tasks: [");
     // Without a request the run would read the file at its next beat, ten seconds later.
     trial.run(["pause"]);
-    trial.wait_for_records(1, "graph_rejected");
+    trial.wait_for_records(1, "file_rejected");
     trial.run(["resume"]);
     until("it still turns", || run.said().contains("resumed"));
     trial.save("task-graph.yaml", &whole);
     trial.leave("open");
     run.end(&trial).graph_complete();
-    assert_eq!(trial.lines("graph_rejected").len(), 1);
+    assert_eq!(trial.lines("file_rejected").len(), 1);
     assert!(trial.lines("graph_guarded").is_empty());
 }
 

@@ -133,7 +133,7 @@ fn an_agent_that_breaks_its_slot_there_uses_an_attempt() {
     station.told("do-a-2", "work");
     let run = trial.run(["run"]).graph_complete();
     run.stderr_has("(1 of 2 attempts)");
-    assert!(trial.lines("interrupted").is_empty() && trial.lines("contact_lost").is_empty());
+    assert!(trial.lines("interrupted").is_empty() && trial.lines("contact").is_empty());
     let said = trial.read("logs/attempts/a/1/stderr");
     assert!(said.contains("ralph: its work is lost: ") && said.contains("has broken it"), "{said}");
     assert_eq!(trial.completions(), ["a"]);
@@ -181,7 +181,7 @@ fn an_executor_that_is_away_at_the_start_holds_up_nothing_and_is_asked_until_it_
     let run = trial.start(["run", "--jobs", "2"]);
     trial.wait_for_records(1, "completed");
     assert_eq!(trial.tasks("completed"), ["b"]);
-    trial.wait_for_records(1, "contact_lost");
+    trial.wait_for_records(1, "contact");
     trial.run(["status"]).stdout_has("no contact since");
     // A run that is stopped leaves the question to the next one.
     run.signal(Signal::INT);

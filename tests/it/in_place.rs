@@ -204,7 +204,7 @@ fn uncommitted_settings_of_an_attempt_are_not_used_by_its_run() {
     trial.run(["run"]).code(3);
     assert_eq!(verdicts(&trial), ["verify-failed"; 2]);
     assert_eq!(trial.lines("settings_loaded"), [json!(null); 0]);
-    assert_eq!(trial.lines("settings_rejected").len(), 2);
+    assert_eq!(trial.lines("file_rejected").len(), 2);
     // Nothing tells who changed them.
     assert!(trial.read(".ralph/config.yaml").contains("verify: \"true\""));
     assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings);

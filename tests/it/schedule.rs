@@ -245,13 +245,13 @@ fn settings_are_taken_in_while_it_waits() {
     until("it waits", || count(&trial, "slept") == 1);
     let broken = format!("{SETTINGS}schedule: 0 25 * * *\n");
     trial.save(".ralph/config.yaml", &broken);
-    until("they are rejected", || count(&trial, "settings_rejected") == 1);
+    until("they are rejected", || count(&trial, "file_rejected") == 1);
     let settings = format!("{SETTINGS}agent: [{}]\nschedule: '{EVERY_SECOND}'\n", agent("commit"));
     trial.save(".ralph/config.yaml", &settings);
     until("it is done", || count(&trial, "completed") == 1);
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143);
-    assert_eq!(trial.lines("settings_rejected").len(), 1);
+    assert_eq!(trial.lines("file_rejected").len(), 1);
     assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["schedule"]));
 }
 

@@ -138,8 +138,7 @@ fn what_leads_to_the_checkout_leads_to_the_slot() {
         .env("BASE", &root)
         .env("VIRTUAL_ENV", &format!("{root}/.venv"))
         .command(["sh", "-c", script]);
-    let said = trial.run(["run"]).code(3).whole();
-    assert!(said.contains("lead to it, not to the checkout: BASE, PATH, VIRTUAL_ENV"), "{said}");
+    trial.run(["run"]).code(3);
     assert_eq!(trial.lines("verify_failed")[0]["exit_code"], 7);
     let kept = trial.env("RALPH_ENV_KEEP", "[PATH]");
     kept.run(["task-reset", "a"]);

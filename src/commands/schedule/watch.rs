@@ -276,7 +276,7 @@ impl<'a> ScheduleDaemon<'a> {
             Err(error) => {
                 let error = fatal::summary(&error);
                 say(&format!("invalid settings, keeping the last valid ones: {error}"));
-                self.store.emit(None, None, GraphEvent::SettingsRejected { error })?;
+                self.store.emit(None, None, GraphEvent::FileRejected { error })?;
             }
         }
         Ok(())

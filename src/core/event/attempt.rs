@@ -214,8 +214,6 @@ pub enum CheckEvent {
     Verified(CheckResult),
     /// A verify command failed.
     VerifyFailed(CheckResult),
-    /// A verify command failed, and runs once more before that counts.
-    VerifyRepeated(CheckResult),
     /// A verify command failed, and then passed on the same tree.
     Flaky(CheckResult),
     /// The run was stopped before all verify commands had ended; the next run continues with them.

@@ -20,27 +20,15 @@ pub enum GraphEvent {
         /// The number of complete tasks.
         complete: usize,
     },
-    /// The graph file changed and is invalid; the last valid graph stays in use.
-    GraphRejected {
+    /// The graph file or the settings changed and are invalid; the last valid version stays in use.
+    FileRejected {
         /// The first error, with its location.
         error: String,
-    },
-    /// A run in the checkout found uncommitted changes, which its attempts see.
-    UncommittedFound {
-        /// The first changed files.
-        paths: Vec<String>,
-        /// The number of others.
-        more: usize,
     },
     /// The settings changed between attempts; the new ones apply.
     SettingsLoaded {
         /// The settings that changed.
         changed: Vec<String>,
-    },
-    /// The settings changed and are invalid; the last valid ones stay in use.
-    SettingsRejected {
-        /// The first error, with its location.
-        error: String,
     },
     /// An attempt damaged the graph file or changed tasks other than its own.
     GraphGuarded {

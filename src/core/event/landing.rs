@@ -54,15 +54,6 @@ pub enum LandingEvent {
     },
     /// A person took the landed work of the task back, with `ralph take-back`.
     TakenBack(TakenBack),
-    /// Everything that landed is verified together on the tip.
-    VerifyingWhole {
-        /// The branch.
-        branch: String,
-        /// The tip.
-        commit: CommitId,
-        /// The number of commands: those that did not run on that commit before it landed.
-        commands: usize,
-    },
     /// A command failed on the tip. If the line has a task, it is open again.
     TipRed(TipRed),
     /// Everything that landed was verified together.
@@ -248,17 +239,12 @@ pub enum ExecutorEvent {
         /// The executor.
         run_on: String,
     },
-    /// The line to the process of the attempt is silent or was cut: whether the process runs is not
-    /// known.
-    ContactLost {
+    /// The line to the process of the attempt is silent or was cut, so that nothing shows whether the
+    /// process runs; or it is restored.
+    Contact {
         /// The attempt.
         attempt: u32,
-        /// When it was last heard.
-        since: DateTime<Utc>,
-    },
-    /// The process of the attempt is heard again.
-    ContactRegained {
-        /// The attempt.
-        attempt: u32,
+        /// When the process answered last; none once it answers again.
+        lost_since: Option<DateTime<Utc>>,
     },
 }

@@ -18,11 +18,6 @@ use crate::{
 pub enum RunEvent {
     /// `ralph run` started.
     LoopStarted(Begun),
-    /// Variables of the runner lead to the checkout; in a slot they lead to the slot.
-    EnvironmentMoved {
-        /// Their names.
-        variables: Vec<String>,
-    },
     /// No attempt can start before `until`.
     Waiting {
         /// The time.
@@ -43,11 +38,6 @@ pub enum RunEvent {
         seconds: u64,
         /// Whether the whole machine was asleep.
         slept: bool,
-    },
-    /// The wall clock was set; time limits do not depend on it.
-    ClockSet {
-        /// The change in seconds; negative if the clock was set back.
-        seconds: i64,
     },
     /// Commits are to be signed, and none can be; later ones are made without a signature.
     CommitsUnsigned {

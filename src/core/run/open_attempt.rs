@@ -388,7 +388,7 @@ impl OpenAttempt {
         let is_green = check.is_green();
         let crowded = mem::take(&mut process.crowded);
         if crowded && !is_green && !matches!(purpose, CheckPurpose::Trial(_)) {
-            return self.check_again((process, purpose), result, check).into();
+            return self.check_again((process, purpose), result).into();
         }
         process.alone = false;
         process.lost = 0;

@@ -141,7 +141,7 @@ function changed({ name, data }) {
     forgetJournal();
     toast("The journal was rotated or edited; everything is read again.");
   }
-  if (name === "journal" && ["clock_set", "continued"].includes(data.kind)) toast(data.kind === "clock_set" ? "The clock of the machine was set; the timeline shows by how much." : "The machine slept or the run was suspended; the timeline shows how long.");
+  if (name === "journal" && data.kind === "continued") toast("The machine slept or the run was suspended; the timeline shows how long.");
   later();
 }
 

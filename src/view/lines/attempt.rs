@@ -321,9 +321,6 @@ pub fn continued(lacks: &[String]) -> String {
     format!("{times}: {}", lacks.join(", "))
 }
 
-/// What is said of a verify command that failed and runs again.
-const AGAIN: &str = "; once more, before that counts";
-
 impl EventText for CheckEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let (id, view) = (at.id, at.view);
@@ -342,7 +339,6 @@ impl EventText for CheckEvent {
             | CheckEvent::Verifying { .. }
             | CheckEvent::Verified(_)
             | CheckEvent::VerifyFailed(_)
-            | CheckEvent::VerifyRepeated(_)
                 if !at.verbose =>
             {
                 Vec::new()
@@ -359,10 +355,9 @@ impl EventText for CheckEvent {
                 let took = length(check.duration_seconds);
                 faint(format!("{}succeeded in {took}", result(check)))
             }
-            CheckEvent::VerifyFailed(check) | CheckEvent::VerifyRepeated(check) => {
+            CheckEvent::VerifyFailed(check) => {
                 let took = length(check.duration_seconds);
-                let again = if matches!(self, CheckEvent::VerifyRepeated(_)) { AGAIN } else { "" };
-                let head = format!("{}{} after {took}{again}", result(check), check.outcome);
+                let head = format!("{}{} after {took}", result(check), check.outcome);
                 with_output(line(Style::Warn, head), check)
             }
             CheckEvent::Flaky(check) => {

@@ -1,8 +1,7 @@
 //! The lines of the files that people write: the graph and the settings.
 
 use super::{
-    EventContext, EventText, Line, MarkKind, bad, counted, faint, first_paths, good, length, line,
-    named, warn,
+    EventContext, EventText, Line, MarkKind, bad, counted, faint, good, length, line, named, warn,
 };
 use crate::core::{
     event::{Cause, DraftCall, GraphEvent, Harm},
@@ -17,19 +16,12 @@ impl EventText for GraphEvent {
             GraphEvent::GraphLoaded { tasks, complete } => {
                 vec![line(None, format!("{}, {complete} done", counted(*tasks, "task")))]
             }
-            GraphEvent::GraphRejected { error } => bad(format!(
-                "the changed graph is not used; the last valid one stays in effect: {error}"
+            GraphEvent::FileRejected { error } => bad(format!(
+                "the changed file is not used; its last valid version stays in effect: {error}"
             )),
-            GraphEvent::UncommittedFound { paths, more } => {
-                let files = first_paths(paths, *more);
-                warn(format!("not committed before the run, and open to attempts: {files}"))
-            }
             GraphEvent::SettingsLoaded { changed } => {
                 vec![line(None, format!("settings changed: {}", changed.join(", ")))]
             }
-            GraphEvent::SettingsRejected { error } => bad(format!(
-                "the changed settings are not used; the previous ones stay in effect: {error}"
-            )),
             GraphEvent::GraphGuarded { what, tasks, undone, kept } => {
                 bad(guarded(*what, tasks, *undone, kept.as_deref()))
             }
@@ -42,11 +34,8 @@ impl EventText for GraphEvent {
 
     fn mark(&self) -> Option<(MarkKind, String)> {
         match self {
-            GraphEvent::GraphRejected { error } | GraphEvent::SettingsRejected { error } => {
-                Some((MarkKind::Refused, error.clone()))
-            }
+            GraphEvent::FileRejected { error } => Some((MarkKind::Refused, error.clone())),
             GraphEvent::GraphLoaded { .. }
-            | GraphEvent::UncommittedFound { .. }
             | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::GraphGuarded { .. }
             | GraphEvent::StatusChanged { .. }

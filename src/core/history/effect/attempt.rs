@@ -72,7 +72,6 @@ impl Effect for CheckEvent {
             }
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
-            | CheckEvent::VerifyRepeated(_)
             | CheckEvent::VerifyPostponed { .. }
             | CheckEvent::Reviewing { .. }
             | CheckEvent::ReviewWaits(_) => {}
@@ -103,7 +102,6 @@ impl Effect for CheckEvent {
                 }
                 CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
-                | CheckEvent::VerifyRepeated(_)
                 | CheckEvent::Flaky(_)
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,

@@ -12,10 +12,8 @@ impl Effect for GraphEvent {
                 history.set_status(record.task_id.as_ref(), *new, *cause, reason.as_deref());
             }
             GraphEvent::GraphLoaded { .. }
-            | GraphEvent::GraphRejected { .. }
-            | GraphEvent::UncommittedFound { .. }
+            | GraphEvent::FileRejected { .. }
             | GraphEvent::SettingsLoaded { .. }
-            | GraphEvent::SettingsRejected { .. }
             | GraphEvent::GraphGuarded { .. }
             | GraphEvent::Drafted(_) => {}
         }

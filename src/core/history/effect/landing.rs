@@ -34,9 +34,7 @@ impl Effect for LandingEvent {
             LandingEvent::BranchRenamed { to, .. } => {
                 history.run.begun.branch = Some(to.clone());
             }
-            LandingEvent::TipCarried { .. }
-            | LandingEvent::VerifyingWhole { .. }
-            | LandingEvent::WholeVerified { .. } => {}
+            LandingEvent::TipCarried { .. } | LandingEvent::WholeVerified { .. } => {}
         }
     }
 
@@ -62,11 +60,8 @@ impl Effect for ExecutorEvent {
             ExecutorEvent::ExecutorReachable { run_on } => {
                 history.unreachable.remove(run_on);
             }
-            ExecutorEvent::ContactLost { since, .. } => {
-                history.active.with(id, |active| active.no_contact_since = Some(*since));
-            }
-            ExecutorEvent::ContactRegained { .. } => {
-                history.active.with(id, |active| active.no_contact_since = None);
+            ExecutorEvent::Contact { lost_since, .. } => {
+                history.active.with(id, |active| active.no_contact_since = *lost_since);
             }
         }
     }

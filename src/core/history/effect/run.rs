@@ -16,7 +16,6 @@ impl Effect for RunEvent {
             RunEvent::Suspended {} => run.suspended = true,
             RunEvent::Continued { .. } => run.suspended = false,
             RunEvent::CommitsUnsigned { .. } => run.is_unsigned = true,
-            RunEvent::EnvironmentMoved { .. } | RunEvent::ClockSet { .. } => {}
             RunEvent::Finished { why, exit_code, remaining, duration_seconds, .. } => {
                 run.finished = Some((why.clone(), *exit_code));
                 run.remaining = Some(*remaining);
@@ -31,11 +30,9 @@ impl Effect for RunEvent {
             RunEvent::LoopStarted(_) => Some(NotificationKind::Started),
             RunEvent::Blocked { .. } => Some(NotificationKind::Blocked),
             RunEvent::Finished { .. } => Some(NotificationKind::Finished),
-            RunEvent::EnvironmentMoved { .. }
-            | RunEvent::Waiting { .. }
+            RunEvent::Waiting { .. }
             | RunEvent::Suspended {}
             | RunEvent::Continued { .. }
-            | RunEvent::ClockSet { .. }
             | RunEvent::CommitsUnsigned { .. } => None,
         }
     }

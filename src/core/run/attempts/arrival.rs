@@ -136,10 +136,7 @@ impl Attempts {
         if let Some(watch) = attempt.as_mut().and_then(|attempt| attempt.watch_mut()) {
             watch.contact(since.is_some(), now);
         }
-        let event = match since {
-            Some(since) => ExecutorEvent::ContactLost { attempt: id.attempt, since },
-            None => ExecutorEvent::ContactRegained { attempt: id.attempt },
-        };
+        let event = ExecutorEvent::Contact { attempt: id.attempt, lost_since: since };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 

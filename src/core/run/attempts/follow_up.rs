@@ -3,14 +3,14 @@
 
 use super::Attempts;
 use crate::{
-    event::{AttemptEvent, CheckEvent},
+    event::AttemptEvent,
     graph::task::Status,
     run::{
         Situation,
         command::{AttemptId, CheckPurpose, FollowUp, PendingResult, ProcessEnd, RunCommand},
         open_attempt::{AttemptPhase, AttemptProcess, Next, OpenAttempt},
     },
-    verdict::{CheckResult, Evidence, Merge, Outcome, Report, Rule, Verdict},
+    verdict::{Evidence, Merge, Outcome, Report, Rule, Verdict},
 };
 
 /// Ends an attempt with this result, unless its agent may complete it in the same conversation.
@@ -163,7 +163,6 @@ impl OpenAttempt {
         &mut self,
         (mut process, purpose): (AttemptProcess, CheckPurpose),
         result: Option<Box<PendingResult>>,
-        check: CheckResult,
     ) -> Vec<RunCommand> {
         process.alone = true;
         let result = result.unwrap_or_default();
@@ -172,9 +171,7 @@ impl OpenAttempt {
             CheckPurpose::Verify => AttemptPhase::Verifying(process, result),
             CheckPurpose::Trial(_) => AttemptPhase::Queued(Some(process), result),
         };
-        let mut commands = vec![self.emit(CheckEvent::VerifyRepeated(check))];
-        commands.extend(self.start_check());
-        commands
+        self.start_check()
     }
 }
 
