@@ -17,10 +17,7 @@ use crate::{
     cli::{By, ReportArgs},
     core::exit::{Exit, fail},
     report::page,
-    view::{
-        run_report::{Fold, RunReport},
-        state::for_scripts,
-    },
+    view::{page::Fold, run_report::RunReport, state::for_scripts},
 };
 
 /// A format of a report.

@@ -1,6 +1,6 @@
 //! `ralph show`: a task with its place in the graph and its attempts, or an attempt.
 
-use std::{fmt::Write as _, fs};
+use std::fs;
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -10,7 +10,7 @@ use super::{
     Invocation,
     attempts::{find, table, typed},
     logs::last_lines,
-    status::open_attempts,
+    status::{drawn, open_attempts},
     success, with_view,
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
         attempt::{MessageView, PastAttemptDetails, PastAttemptView},
         lines::{continued, counted, full},
         log::JournalLog,
+        page::{Markup, TextPage},
         task::{DependencyView, TaskDetails, TaskFacts},
     },
 };
@@ -96,7 +97,9 @@ fn is_task(workspace: &Workspace, log: &AttemptLog, name: &str) -> Result<bool> 
 }
 
 fn attempt_page(workspace: &Workspace, attempt: &PastAttemptDetails) -> String {
-    TextPage::new(terminal::stdout_width()).attempt(attempt, workspace.place.flag().as_str())
+    let mut page = TextPage::new(Markup::Terminal(terminal::stdout_width()));
+    write_attempt(&mut page, attempt, workspace.place.flag().as_str());
+    drawn(&page.lines, None)
 }
 
 /// Reads a task, with its attempts in the log.
@@ -129,18 +132,18 @@ pub(super) fn task(
 fn task_page(details: &TaskDetails) -> String {
     let width = terminal::stdout_width().unwrap_or(WIDTH);
     let TaskDetails { task, file, line, fields, verify, .. } = details;
-    let mut page = TextPage::new(Some(width));
-    page.line("Task", task.id.as_str());
+    let mut page = TextPage::new(Markup::Terminal(Some(width)));
+    page.field("Task", task.id.as_str());
     if task.title != task.id.as_str() {
-        page.line("Title", &task.title);
+        page.field("Title", &task.title);
     }
-    page.line("State", &task.state_text(Utc::now()));
-    page.line("Priority", &Priority(task.priority).to_string());
-    page.line("Defined in", &format!("{file}:{line}"));
+    page.field("State", &task.state_text(Utc::now()));
+    page.field("Priority", &Priority(task.priority).to_string());
+    page.field("Defined in", &format!("{file}:{line}"));
     for (name, value) in fields {
         let value = plain(value);
         if name != "description" && name != "status" && !visible(&value).is_empty() {
-            page.line(name, &value);
+            page.field(name, &value);
         }
     }
     let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
@@ -151,46 +154,42 @@ fn task_page(details: &TaskDetails) -> String {
         count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
     };
     page.list(&heading, neighbors(&details.dependents));
-    let mut page = page.text;
     if let Some(description) = fields.get("description").and_then(Value::as_str) {
-        let text = visible_lines(description);
-        let wrapped = |line: &str| {
-            let lines = terminal::wrap(line, width.saturating_sub(2)).into_iter().enumerate();
-            lines.map(|(at, line)| if at == 0 { line } else { line.trim_start().to_owned() })
-        };
-        page += "Description:\n";
-        for line in text.lines().flat_map(|line| wrapped(line).collect::<Vec<_>>()) {
-            let _ = writeln!(page, "{}", format!("  {line}").trim_end());
+        page.text(None, "Description:");
+        for line in visible_lines(description).lines() {
+            page.text(None, format!("  {line}").trim_end());
         }
     }
-    page + &attempts(details, width)
+    attempts(&mut page, details, width);
+    drawn(&page.lines, None)
 }
 
 /// The table of attempts, with what was said between them.
-fn attempts(details: &TaskDetails, width: usize) -> String {
+fn attempts(page: &mut TextPage, details: &TaskDetails, width: usize) {
     let TaskDetails { attempts, messages, .. } = details;
-    let mut text = match (attempts.len(), messages.len()) {
-        (0, 0) => return String::new(),
-        (0, _) => "Messages:\n".to_owned(),
-        _ => "Attempts:\n".to_owned(),
-    };
+    match (attempts.len(), messages.len()) {
+        (0, 0) => return,
+        (0, _) => page.text(None, "Messages:"),
+        _ => page.text(None, "Attempts:"),
+    }
     let table = table(attempts.iter().cloned());
     let mut table = table.lines().map(|line| terminal::fit(line, width.saturating_sub(2)));
     let heading = table.next().filter(|_| !attempts.is_empty());
-    let _ = heading.map(|line| writeln!(text, "  {line}"));
+    if let Some(line) = heading {
+        page.text(None, &format!("  {line}"));
+    }
     let mut messages = messages.iter().peekable();
     let starts = attempts.iter().map(|attempt| Some(attempt.started_at)).chain([None]);
     for start in starts {
         while let Some(message) =
             messages.next_if(|message| start.is_none_or(|start| message.at < start))
         {
-            for line in terminal::wrap(&format!("    {}", visible(&message.line())), width) {
-                let _ = writeln!(text, "{line}");
-            }
+            page.text(None, &format!("    {}", message.line()));
         }
-        let _ = table.next().map(|line| writeln!(text, "  {line}"));
+        if let Some(line) = table.next() {
+            page.text(None, &format!("  {line}"));
+        }
     }
-    text
 }
 
 /// The tasks next to it, each with its state.
@@ -239,130 +238,92 @@ pub(super) fn attempt(
     })
 }
 
-/// Labelled lines.
-struct TextPage {
-    text: String,
-    /// The columns of the terminal, if there is one.
-    width: Option<usize>,
+/// Writes an attempt; `flag` selects its loop.
+fn write_attempt(page: &mut TextPage, details: &PastAttemptDetails, flag: &str) {
+    let PastAttemptDetails { attempt, changes, messages, files, errors, output, verify_output } =
+        details;
+    page.field("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
+    page.field("Run", &attempt.run_id);
+    let said = |is_in: &dyn Fn(DateTime<Utc>) -> bool| {
+        messages.iter().filter(|it| is_in(it.at)).map(MessageView::line).collect::<Vec<_>>()
+    };
+    page.list("Before it", said(&|at| at < attempt.started_at));
+    page.field("Began", &full(attempt.started_at));
+    if let Some(name) = &attempt.runs_on {
+        page.field("Runs on", name);
+    }
+    page.field("Base", attempt.base.as_deref().unwrap_or("no commit"));
+    match (&attempt.end, attempt.ended_at) {
+        (Some(end), Some(at)) => write_end(page, &format!("{flag} {}", attempt.name()), at, end),
+        _ => page.field("Ended", "not yet, or its end was not recorded"),
+    }
+    if let Some(proof) = &attempt.proof {
+        page.field("Proof", &proof.text);
+        page.list("Controls", proof.controls.iter().map(|control| control.text.clone()));
+    }
+    let mut log = JournalLog::default();
+    page.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
+    let is_after = |at| attempt.ended_at.is_some_and(|ended| ended < at);
+    page.list("After it", said(&is_after));
+    let none = if files.is_empty() { " (gone)" } else { "" };
+    page.field("Files", &format!("{}/{none}", attempt.log));
+    for (name, size) in files {
+        page.text(None, &format!("  {name} ({size} bytes)"));
+    }
+    page.list("The end of its standard error", errors);
+    page.list("The end of its output", output);
+    page.list("From the output of the failed verify command", verify_output);
 }
 
-impl TextPage {
-    fn new(width: Option<usize>) -> TextPage {
-        TextPage { text: String::new(), width }
+fn write_end(page: &mut TextPage, name: &str, at: DateTime<Utc>, ended: &AttemptResult) {
+    let evidence = &ended.evidence;
+    page.field("Ended", &format!("{}, after {}", full(at), duration::short(ended.duration())));
+    page.field("Verdict", &format!("{}: {}", ended.verdict, ended.why));
+    page.field("Process", &ended.outcome.to_string());
+    if let Some(agent) = &ended.agent {
+        page.field("Agent", &used(agent, &ended.usage));
     }
-
-    fn line(&mut self, key: &str, value: &str) {
-        self.put("", &format!("{key}: {}", visible(value)));
+    if !ended.continued.is_empty() {
+        page.field("Continued", &continued(&ended.continued));
     }
-
-    fn items(&mut self, items: impl Iterator<Item = String>) {
-        for item in items {
-            self.put("  ", &visible(&item));
-        }
+    page.list("Tools", ended.tools.iter().map(|(name, count)| format!("{name} {count}")));
+    if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
+        page.field("Rate-limited until", &full(until));
     }
-
-    /// Writes a text, broken at the width of the terminal.
-    fn put(&mut self, indent: &str, text: &str) {
-        let width = self.width.unwrap_or(usize::MAX);
-        for part in terminal::wrap(&format!("{indent}{text}"), width) {
-            let _ = writeln!(self.text, "{part}");
-        }
+    page.list("Verified", evidence.verify.iter().map(|it| format!("{it}, {}", it.log)));
+    page.list("Left running", &ended.swept);
+    page.list("Locks removed", &ended.unlocked);
+    if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
+        let more =
+            if evidence.has_landed() { format!("; `ralph diff{name}`") } else { String::new() };
+        page.field("Changed", &format!("{diff}{more}"));
     }
-
-    /// A heading with its items; nothing where there are none.
-    fn list<T: ToString>(&mut self, heading: &str, items: impl IntoIterator<Item = T>) {
-        let mut items = items.into_iter().map(|item| item.to_string()).peekable();
-        if items.peek().is_some() {
-            let _ = writeln!(self.text, "{heading}:");
-            self.items(items);
+    let commits = evidence.commits.iter();
+    page.list("Commits", commits.map(|it| format!("{} {}", it.short(), it.subject)));
+    match &evidence.autocommit {
+        Some(Autocommit::Committed(id)) => {
+            page.field("Committed by ralph", id.get(..7).unwrap_or(id));
         }
+        Some(Autocommit::Refused(why)) => page.field("Not committed", why),
+        Some(Autocommit::Off) => page.field("Not committed", "`autocommit` is off"),
+        None => {}
     }
-
-    fn attempt(mut self, details: &PastAttemptDetails, flag: &str) -> String {
-        let PastAttemptDetails { attempt, changes, messages, files, errors, output, verify_output } =
-            details;
-        self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
-        self.line("Run", &attempt.run_id);
-        let said = |is_in: &dyn Fn(DateTime<Utc>) -> bool| {
-            messages.iter().filter(|it| is_in(it.at)).map(MessageView::line).collect::<Vec<_>>()
-        };
-        self.list("Before it", said(&|at| at < attempt.started_at));
-        self.line("Began", &full(attempt.started_at));
-        if let Some(name) = &attempt.runs_on {
-            self.line("Runs on", name);
-        }
-        self.line("Base", attempt.base.as_deref().unwrap_or("no commit"));
-        match (&attempt.end, attempt.ended_at) {
-            (Some(end), Some(at)) => self.end(&format!("{flag} {}", attempt.name()), at, end),
-            _ => self.line("Ended", "not yet, or its end was not recorded"),
-        }
-        if let Some(proof) = &attempt.proof {
-            self.line("Proof", &proof.text);
-            self.list("Controls", proof.controls.iter().map(|control| control.text.clone()));
-        }
-        let mut log = JournalLog::default();
-        self.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
-        let is_after = |at| attempt.ended_at.is_some_and(|ended| ended < at);
-        self.list("After it", said(&is_after));
-        let none = if files.is_empty() { " (gone)" } else { "" };
-        self.line("Files", &format!("{}/{none}", attempt.log));
-        self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
-        self.list("The end of its standard error", errors);
-        self.list("The end of its output", output);
-        self.list("From the output of the failed verify command", verify_output);
-        self.text
+    page.list("Left uncommitted", &evidence.leftovers);
+    page.list("Missing", &evidence.missing);
+    page.list("Git's hooks or settings that changed", &evidence.tampered);
+    page.list("Tried to push, which the slot refused", &evidence.pushes);
+    page.list("Changed although it decides what is checked", &evidence.verify_inputs_changed);
+    page.list("Changed tests that existed", &evidence.tests_changed);
+    page.list("Takes back the landed work of", &evidence.takes_back);
+    if let Some(review) = &evidence.review {
+        page.field("Review", &review.to_string());
+        page.list("Findings", review.findings.iter().map(ReviewFinding::line));
     }
-
-    fn end(&mut self, name: &str, at: DateTime<Utc>, ended: &AttemptResult) {
-        let evidence = &ended.evidence;
-        self.line("Ended", &format!("{}, after {}", full(at), duration::short(ended.duration())));
-        self.line("Verdict", &format!("{}: {}", ended.verdict, ended.why));
-        self.line("Process", &ended.outcome.to_string());
-        if let Some(agent) = &ended.agent {
-            self.line("Agent", &used(agent, &ended.usage));
-        }
-        if !ended.continued.is_empty() {
-            self.line("Continued", &continued(&ended.continued));
-        }
-        self.list("Tools", ended.tools.iter().map(|(name, count)| format!("{name} {count}")));
-        if let Some(until) = evidence.obstacle.and_then(|met| met.until) {
-            self.line("Rate-limited until", &full(until));
-        }
-        self.list("Verified", evidence.verify.iter().map(|it| format!("{it}, {}", it.log)));
-        self.list("Left running", &ended.swept);
-        self.list("Locks removed", &ended.unlocked);
-        if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
-            let more =
-                if evidence.has_landed() { format!("; `ralph diff{name}`") } else { String::new() };
-            self.line("Changed", &format!("{diff}{more}"));
-        }
-        let commits = evidence.commits.iter();
-        self.list("Commits", commits.map(|it| format!("{} {}", it.short(), it.subject)));
-        match &evidence.autocommit {
-            Some(Autocommit::Committed(id)) => {
-                self.line("Committed by ralph", id.get(..7).unwrap_or(id));
-            }
-            Some(Autocommit::Refused(why)) => self.line("Not committed", why),
-            Some(Autocommit::Off) => self.line("Not committed", "`autocommit` is off"),
-            None => {}
-        }
-        self.list("Left uncommitted", &evidence.leftovers);
-        self.list("Missing", &evidence.missing);
-        self.list("Git's hooks or settings that changed", &evidence.tampered);
-        self.list("Tried to push, which the slot refused", &evidence.pushes);
-        self.list("Changed although it decides what is checked", &evidence.verify_inputs_changed);
-        self.list("Changed tests that existed", &evidence.tests_changed);
-        self.list("Takes back the landed work of", &evidence.takes_back);
-        if let Some(review) = &evidence.review {
-            self.line("Review", &review.to_string());
-            self.list("Findings", review.findings.iter().map(ReviewFinding::line));
-        }
-        if let Some(pinned) = &ended.pinned {
-            let restore = format!("`ralph restore{name}` makes a branch of it");
-            self.line("Kept", &format!("{pinned}; {restore}"));
-        }
-        self.list("Not kept", &ended.unpinned);
+    if let Some(pinned) = &ended.pinned {
+        let restore = format!("`ralph restore{name}` makes a branch of it");
+        page.field("Kept", &format!("{pinned}; {restore}"));
     }
+    page.list("Not kept", &ended.unpinned);
 }
 
 /// An agent and what it used, as far as it said.

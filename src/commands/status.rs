@@ -32,6 +32,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, clock, full, limit, short},
+        page::{Markup, TextPage},
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
@@ -188,78 +189,79 @@ pub(super) fn open_attempts(
 
 /// The lines of a plain loop.
 fn text_of_loop(view: &RunView, now: DateTime<Utc>) -> String {
-    let mut text = String::new();
-    let mut line = |key: &str, value: &str| {
-        let _ = writeln!(text, "{key}: {}", visible(value));
-    };
+    let mut page = TextPage::new(Markup::Terminal(terminal::stdout_width()));
+    write_loop(&mut page, view, now);
+    drawn(&page.lines, None)
+}
+
+fn write_loop(page: &mut TextPage, view: &RunView, now: DateTime<Utc>) {
     if let Some(name) = &view.name {
-        line("Loop", name.as_str());
+        page.field("Loop", name.as_str());
     }
     if view.is_blank() {
-        line("Status", "none: it has not run yet");
-        return text;
+        page.field("Status", "none: it has not run yet");
+        return;
     }
-    line("Status", &view.sentence());
+    page.field("Status", &view.sentence());
     if let Some(waiting) = &view.waiting {
-        line("Waiting", &waiting.text(now));
+        page.field("Waiting", &waiting.text(now));
     }
     for executor in &view.unreachable {
-        line("Executor", &executor.text(view.goes_on(), now));
+        page.field("Executor", &executor.text(view.goes_on(), now));
     }
     if let Some(schedule) = &view.schedule {
-        line("Schedule", &schedule.text(now));
+        page.field("Schedule", &schedule.text(now));
     }
     if let Some(run_id) = &view.run_id {
-        line("Run", &format!("{run_id}, process {}", view.pid.unwrap_or_default()));
+        page.field("Run", &format!("{run_id}, process {}", view.pid.unwrap_or_default()));
     }
     if let Some(plain) = &view.plain {
-        lines_of_loop(view, plain, &mut line);
+        lines_of_loop(view, plain, page);
     }
     for run in view.earlier_runs.iter().take(EARLIER) {
         let began = run.started_at.map_or(String::new(), full);
         let number = run.number;
         let text = format!("{began}, {}; {}", run.text(), view.command_of(number));
-        line(&format!("Run {number}"), &text);
+        page.field(&format!("Run {number}"), &text);
     }
     if let Some(beat) = view.last_beat_seconds {
-        line("Last beat", &format!("{} ago", short(beat)));
+        page.field("Last beat", &format!("{} ago", short(beat)));
     }
-    text
 }
 
 /// A plain loop.
-fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &str)) {
-    line("Iteration", &format!("{}/{}", view.iteration, view.limits.max_iterations));
+fn lines_of_loop(view: &RunView, plain: &LoopView, page: &mut TextPage) {
+    page.field("Iteration", &format!("{}/{}", view.iteration, view.limits.max_iterations));
     if let Some(at) = view.started_at {
-        line("Started", &full(at));
+        page.field("Started", &full(at));
     }
     let current = view.attempts.first();
     let current = current.map(|open| format!("{}, {}", full(open.since), open.age(view.goes_on())));
-    line("Current iteration started", current.as_deref().unwrap_or("none runs"));
+    page.field("Current iteration started", current.as_deref().unwrap_or("none runs"));
     let most = match plain.max_failures {
         0 => "no limit".to_owned(),
         most => format!("at most {most}"),
     };
-    line("Consecutive failures", &format!("{} ({most})", view.failures_in_a_row));
-    line("Total failures", &view.failures.to_string());
+    page.field("Consecutive failures", &format!("{} ({most})", view.failures_in_a_row));
+    page.field("Total failures", &view.failures.to_string());
     if view.spend.attempts > 0 {
-        line("Spent", &view.spend.cost);
+        page.field("Spent", &view.spend.cost);
     }
-    line("Timeout", &limit(view.limits.timeout_seconds));
-    line("Inactivity timeout", &limit(view.limits.idle_seconds));
+    page.field("Timeout", &limit(view.limits.timeout_seconds));
+    page.field("Inactivity timeout", &limit(view.limits.idle_seconds));
     if plain.isolated {
-        line("Works in", "a slot; lands when it is done");
+        page.field("Works in", "a slot; lands when it is done");
     }
     if let Some(kept) = &plain.not_landed {
-        line("Not landed", kept);
+        page.field("Not landed", kept);
     }
-    line("Restart delay", &limit(Some(plain.restart_delay_seconds)));
+    page.field("Restart delay", &limit(Some(plain.restart_delay_seconds)));
     if let Some(max) = plain.max_restarts {
-        line("Restarts", &format!("at most {max}"));
+        page.field("Restarts", &format!("at most {max}"));
     }
-    line("Done pattern", view.done_pattern.as_deref().unwrap_or("none"));
-    line("Prompt file", &plain.prompt_file.display().to_string());
-    line("Agent", &view.agent.join(" "));
+    page.field("Done pattern", view.done_pattern.as_deref().unwrap_or("none"));
+    page.field("Prompt file", &plain.prompt_file.display().to_string());
+    page.field("Agent", &view.agent.join(" "));
 }
 
 /// Reads the past, and whether its newest run has a living process.

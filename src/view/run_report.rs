@@ -5,7 +5,6 @@
 mod attention;
 mod headline;
 mod next;
-mod page;
 mod text;
 
 use std::collections::BTreeMap;
@@ -39,7 +38,6 @@ use crate::{
 };
 pub use attention::{Attention, AttentionKind};
 pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
-pub use page::Fold;
 
 /// The report of a run that ended or goes on.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,6 @@ use chrono::{DateTime, Utc};
 
 use super::{
     Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport,
-    page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
     adapters::terminal::Style,
@@ -14,6 +13,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, line},
+        page::{Fold, Markup, TextPage, fitting},
         plan::UpcomingTask,
         run::PastRunView,
         run::RunView,
@@ -37,7 +37,7 @@ impl RunReport {
 
     /// Returns the rest of the report of a run that ended, at most as wide as this.
     pub fn body(&self, width: Option<usize>, fold: Fold) -> Vec<Line> {
-        let mut page = ReportPage::new(Markup::Terminal(width));
+        let mut page = TextPage::new(Markup::Terminal(width));
         self.parts(&mut page, fold);
         page.lines
     }
@@ -54,7 +54,7 @@ impl RunReport {
 
     /// Returns this heading with how much is complete, and who is needed.
     pub fn people_lines(&self, heading: &str) -> Vec<Line> {
-        let mut page = ReportPage::new(Markup::Terminal(None));
+        let mut page = TextPage::new(Markup::Terminal(None));
         let progress =
             self.left.as_ref().map_or(String::new(), |left| format!("; {}", left.progress()));
         page.text(Style::Warn, &format!("{heading}{progress}"));
@@ -80,7 +80,7 @@ impl RunReport {
     }
 
     fn written(&self, markup: Markup, fold: Fold, now: DateTime<Utc>) -> Vec<Line> {
-        let mut page = ReportPage::new(markup);
+        let mut page = TextPage::new(markup);
         let exit = self.run.exit_code.filter(|_| self.run.why.is_some());
         let exit = exit.map_or(String::new(), |code| format!(" (exit code {code})"));
         let rows = fold.rows.max(2);
@@ -118,7 +118,7 @@ impl RunReport {
     }
 
     /// The attempts that have not ended, and the merge queue.
-    fn work(&self, page: &mut ReportPage) {
+    fn work(&self, page: &mut TextPage) {
         let goes_on = self.run.goes_on();
         for attempt in &self.run.attempts {
             // What waits to land after the end of its run is in the merge queue.
@@ -187,7 +187,7 @@ impl RunReport {
         format!("{done} in {}{time}{cost}{progress}", counted(attempts, "attempt"))
     }
 
-    fn parts(&self, page: &mut ReportPage, fold: Fold) {
+    fn parts(&self, page: &mut TextPage, fold: Fold) {
         let plain = self.run.plain.as_ref();
         if let Some((plain, kept)) = plain.and_then(|it| Some((it, it.not_landed.as_ref()?))) {
             let (name, attempt) = (&plain.name, kept.rsplit('/').next().unwrap_or(kept));
@@ -241,7 +241,7 @@ impl RunReport {
         format!("ralph report{}{}", name.unwrap_or_default(), number.unwrap_or_default())
     }
 
-    fn people(&self, page: &mut ReportPage, fold: Fold) {
+    fn people(&self, page: &mut TextPage, fold: Fold) {
         if self.attention.is_empty() {
             return;
         }
@@ -268,7 +268,7 @@ impl RunReport {
         }
     }
 
-    fn future(&self, page: &mut ReportPage, fold: Fold) {
+    fn future(&self, page: &mut TextPage, fold: Fold) {
         let counts = self.left.as_ref();
         let counts = counts.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
         let Some(counts) = counts else { return };
@@ -293,7 +293,7 @@ impl RunReport {
         }
     }
 
-    fn schedule(&self, page: &mut ReportPage, now: DateTime<Utc>) {
+    fn schedule(&self, page: &mut TextPage, now: DateTime<Utc>) {
         if let Some(schedule) = &self.run.schedule {
             page.text(None, &format!("Schedule: {}", schedule.text(now)));
         }
@@ -307,7 +307,7 @@ impl RunReport {
     }
 
     /// The run, its limits, and the runs before it.
-    fn tail(&self, page: &mut ReportPage, fold: Fold) {
+    fn tail(&self, page: &mut TextPage, fold: Fold) {
         let run = &self.run;
         let Some(run_id) = &run.run_id else {
             return;
@@ -327,7 +327,7 @@ impl RunReport {
 }
 
 /// A run before or after `shown`, and how to see it.
-fn past_run(page: &mut ReportPage, shown: &RunView, run: &PastRunView) {
+fn past_run(page: &mut TextPage, shown: &RunView, run: &PastRunView) {
     let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
     let text = format!("Run {number}: {began}, {}", run.text());
     page.row(Style::Faint, &text, &format!("; {}", shown.command_of(number)));
@@ -353,7 +353,7 @@ fn current(run: &RunView, attempt: &AttemptView) -> String {
 }
 
 impl Attention {
-    fn show(&self, page: &mut ReportPage, Fold { detail, rows, .. }: Fold) {
+    fn show(&self, page: &mut TextPage, Fold { detail, rows, .. }: Fold) {
         let frees = match self.unblocks {
             0 | 1 => String::new(),
             2 => "; 1 other waits on it".to_owned(),
@@ -408,7 +408,7 @@ impl LandedTask {
         !self.reviewed && !self.commits.is_empty()
     }
 
-    fn show(&self, page: &mut ReportPage, fold: Fold) {
+    fn show(&self, page: &mut TextPage, fold: Fold) {
         let first = self.commits.first().map(|commit| commit.subject.as_str());
         let title = self.title.as_deref().filter(|title| *title != self.id.as_str());
         let title = title.or(first).unwrap_or("no commit");
@@ -450,7 +450,7 @@ impl LandedTask {
 }
 
 impl FailedTask {
-    fn show(&self, page: &mut ReportPage, rows: usize) {
+    fn show(&self, page: &mut TextPage, rows: usize) {
         let FailedTask { id, attempt, why, .. } = self;
         let end = format!("; `ralph show {id}.{attempt}`");
         page.tall(Style::Bad, '!', (id.as_str(), &format!(": {why}")), &end, rows);
@@ -458,7 +458,7 @@ impl FailedTask {
 }
 
 impl UpcomingTask {
-    fn show(&self, page: &mut ReportPage, day: DateTime<Utc>) {
+    fn show(&self, page: &mut TextPage, day: DateTime<Utc>) {
         let title = if self.title == self.id.as_str() {
             String::new()
         } else {

@@ -1,4 +1,4 @@
-//! The page of a report: how much of each part is shown, and its lines for a terminal or as Markdown.
+//! Text pages: how much of each part is shown, and the lines for a terminal or as Markdown.
 
 use std::fmt::Write as _;
 
@@ -17,21 +17,21 @@ const NARROW: usize = 80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fold {
     /// What needs a person.
-    pub(super) attention: usize,
+    pub attention: usize,
     /// The lines for why each of these does, and for why each task failed.
-    pub(super) rows: usize,
+    pub rows: usize,
     /// The lines that say more about it.
-    pub(super) detail: usize,
+    pub detail: usize,
     /// The completed tasks.
-    pub(super) landed: usize,
+    pub landed: usize,
     /// The commits of each, besides the first.
-    pub(super) commits: usize,
+    pub commits: usize,
     /// The failed tasks.
-    pub(super) failed: usize,
+    pub failed: usize,
     /// The tasks that are next.
-    pub(super) upcoming: usize,
+    pub upcoming: usize,
     /// The earlier runs.
-    pub(super) earlier: usize,
+    pub earlier: usize,
 }
 
 impl Fold {
@@ -91,9 +91,9 @@ impl Fold {
     ];
 }
 
-/// What a report is written for.
+/// What a page is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Markup {
+pub enum Markup {
     /// A terminal of so many columns, or lines of any width.
     Terminal(Option<usize>),
     /// Markdown. Texts of others stay what they are: they neither mention people, link issues nor
@@ -101,15 +101,32 @@ pub(super) enum Markup {
     Markdown,
 }
 
-/// The lines of a report.
-pub(super) struct ReportPage {
-    pub(super) markup: Markup,
-    pub(super) lines: Vec<Line>,
+/// The lines of a page.
+pub struct TextPage {
+    /// What it is written for.
+    pub markup: Markup,
+    /// The lines so far.
+    pub lines: Vec<Line>,
 }
 
-impl ReportPage {
-    pub(super) fn new(markup: Markup) -> ReportPage {
-        ReportPage { markup, lines: Vec::new() }
+impl TextPage {
+    /// An empty page.
+    pub fn new(markup: Markup) -> TextPage {
+        TextPage { markup, lines: Vec::new() }
+    }
+
+    /// A named value.
+    pub fn field(&mut self, name: &str, value: &str) {
+        self.text(None, &format!("{name}: {value}"));
+    }
+
+    /// A heading with its items; nothing where there are none.
+    pub fn list<T: ToString>(&mut self, heading: &str, items: impl IntoIterator<Item = T>) {
+        let mut items = items.into_iter().map(|item| item.to_string()).peekable();
+        if items.peek().is_some() {
+            self.text(None, &format!("{heading}:"));
+        }
+        items.for_each(|item| self.text(None, &format!("  {item}")));
     }
 
     /// A line of Markdown.
@@ -118,7 +135,7 @@ impl ReportPage {
     }
 
     /// A heading of a part.
-    pub(super) fn heading(&mut self, text: &str) {
+    pub fn heading(&mut self, text: &str) {
         if self.markup == Markup::Markdown {
             let text = escaped(text.trim_end_matches(':'));
             let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
@@ -129,14 +146,14 @@ impl ReportPage {
     }
 
     /// A heading, with what a person at a terminal can do about it.
-    pub(super) fn heading_with(&mut self, text: &str, hint: &str) {
+    pub fn heading_with(&mut self, text: &str, hint: &str) {
         let hint =
             if self.markup == Markup::Markdown { String::new() } else { format!(" ({hint})") };
         self.heading(&format!("{text}{hint}:"));
     }
 
     /// A line that is wrapped.
-    pub(super) fn text(&mut self, style: impl Into<Option<Style>>, text: &str) {
+    pub fn text(&mut self, style: impl Into<Option<Style>>, text: &str) {
         let Line { style, text } = line(style, text);
         let text = match self.markup {
             Markup::Markdown => return self.mark(format!("\n{}", escaped(&text))),
@@ -147,7 +164,7 @@ impl ReportPage {
     }
 
     /// A line that is cut, but for its end.
-    pub(super) fn row(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str) {
+    pub fn row(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str) {
         let (text, end) = (visible(text), visible(end));
         let width = match self.markup {
             Markup::Markdown => return self.text(None, &format!("{text}{end}")),
@@ -163,13 +180,7 @@ impl ReportPage {
     }
 
     /// An entry of a list in one line: its sign, its task, and what is said of that.
-    pub(super) fn entry(
-        &mut self,
-        style: Option<Style>,
-        sign: char,
-        (id, text): (&str, &str),
-        end: &str,
-    ) {
+    pub fn entry(&mut self, style: Option<Style>, sign: char, (id, text): (&str, &str), end: &str) {
         match self.markup {
             Markup::Markdown => {
                 let id = if id.is_empty() { String::new() } else { code(id) };
@@ -180,7 +191,7 @@ impl ReportPage {
     }
 
     /// Lines of an output or a question below an entry.
-    pub(super) fn quote(&mut self, lines: &[String]) {
+    pub fn quote(&mut self, lines: &[String]) {
         let is_markdown = self.markup == Markup::Markdown;
         for (at, text) in lines.iter().enumerate() {
             let before = if is_markdown && at == 0 { "\n" } else { "" };
@@ -196,7 +207,7 @@ impl ReportPage {
     }
 
     /// A commit below an entry.
-    pub(super) fn commit(&mut self, commit: &Commit) {
+    pub fn commit(&mut self, commit: &Commit) {
         let text = format!("{} {}", commit.short(), commit.subject);
         match self.markup {
             Markup::Markdown => self.note(Style::Faint, &text),
@@ -205,7 +216,7 @@ impl ReportPage {
     }
 
     /// A wrapped line below an entry.
-    pub(super) fn note(&mut self, style: Style, text: &str) {
+    pub fn note(&mut self, style: Style, text: &str) {
         match self.markup {
             Markup::Markdown => self.mark(format!("  - {}", escaped(text))),
             Markup::Terminal(_) => self.text(style, &format!("      {text}")),
@@ -213,27 +224,22 @@ impl ReportPage {
     }
 
     /// A line after the entries of a list.
-    pub(super) fn aside(&mut self, style: Style, text: &str) {
+    pub fn aside(&mut self, style: Style, text: &str) {
         match self.markup {
             Markup::Markdown => self.mark(format!("- {}", escaped(text))),
             Markup::Terminal(_) => self.text(style, &format!("  {text}")),
         }
     }
 
-    pub(super) fn more(&mut self, count: usize, command: &str) {
+    /// Says that so many more entries are shown by a command.
+    pub fn more(&mut self, count: usize, command: &str) {
         if count > 0 {
             self.aside(Style::Faint, &format!("… and {count} more; `{command}` shows all"));
         }
     }
 
     /// A text of at most so many lines, but for its end.
-    pub(super) fn short(
-        &mut self,
-        style: impl Into<Option<Style>>,
-        text: &str,
-        end: &str,
-        rows: usize,
-    ) {
+    pub fn short(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str, rows: usize) {
         let (text, end) = (visible(text), visible(end));
         // A wrapped line is not always full.
         let slack = rows.saturating_sub(1).saturating_mul(12);
@@ -251,7 +257,7 @@ impl ReportPage {
     }
 
     /// An entry of at most so many lines.
-    pub(super) fn tall(
+    pub fn tall(
         &mut self,
         style: Style,
         sign: char,
@@ -265,13 +271,14 @@ impl ReportPage {
         }
     }
 
-    pub(super) fn is_narrow(&self) -> bool {
+    /// Whether what is said of a task is cut to the most important.
+    pub fn is_narrow(&self) -> bool {
         matches!(self.markup, Markup::Terminal(Some(width)) if width < NARROW)
     }
 }
 
 /// The lines with as much as fits these rows.
-pub(super) fn fitting(rows: usize, lines: impl Fn(Fold) -> Vec<Line>) -> Vec<Line> {
+pub fn fitting(rows: usize, lines: impl Fn(Fold) -> Vec<Line>) -> Vec<Line> {
     let (mut fold, mut best) = (Fold::LEAST, lines(Fold::LEAST));
     for more in Fold::MORE {
         let longer = lines(more(fold));
@@ -377,7 +384,7 @@ mod tests {
 
     #[test]
     fn the_end_of_an_item_is_never_cut() {
-        let mut page = ReportPage::new(Markup::Terminal(Some(40)));
+        let mut page = TextPage::new(Markup::Terminal(Some(40)));
         page.row(None, "  + a: A title that is longer than the screen is", "; 1 file, +1 -0");
         page.short(Style::Warn, "  - a: a reason that is longer than the screen is", "; end", 1);
         page.row(None, "  ! x: why", "; `ralph show a-very-long-name-of-a-task.1`");
