@@ -10,6 +10,11 @@ pub fn lock() -> Duration {
     shortened().unwrap_or(Duration::from_secs(120))
 }
 
+/// The time limit of each `git` command, including filters such as git-lfs.
+pub fn git() -> Duration {
+    shortened().unwrap_or(Duration::from_secs(10 * 60))
+}
+
 /// The time limit of a hook.
 pub fn hook() -> Duration {
     shortened().unwrap_or(Duration::from_secs(60))

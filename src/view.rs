@@ -10,6 +10,7 @@ pub mod log;
 pub mod message;
 pub mod picture;
 pub mod night;
+pub mod page;
 pub mod plan;
 pub mod review;
 pub mod run;

@@ -21,7 +21,7 @@ use crate::{
         loop_paths::{self, DONE, WAIT},
         notes::{self, Note},
     },
-    project::{config_layers::ConfigLayers, placement::AWAY},
+    project::placement::AWAY,
     regular_file,
 };
 
@@ -112,7 +112,8 @@ impl AwayAttempt {
         let text = talk::given(options.text(), notes::LONGEST, "a note")?;
         let (path, heading) = if options.for_all {
             let tag = options.tag.as_deref().unwrap_or(talk::UNTAGGED);
-            (learnings(), Some(tag))
+            let slot = env::var_os("RALPH_SLOT").map(PathBuf::from).unwrap_or_default();
+            (slot.join(loop_paths::LEARNINGS), Some(tag))
         } else {
             (self.folder.join(loop_paths::NOTES), None)
         };
@@ -126,13 +127,6 @@ impl AwayAttempt {
         let hint = if options.for_all { "; commit the file with your work" } else { "" };
         success(&format!("noted in `{}`{hint}\n", path.display()))
     }
-}
-
-/// The file with the learnings, in the slot of the attempt.
-fn learnings() -> PathBuf {
-    let slot = env::var_os("RALPH_SLOT").map(PathBuf::from).unwrap_or_default();
-    let config = ConfigLayers::of(&slot, None).and_then(|mut layers| layers.read());
-    slot.join(config.unwrap_or_default().learnings)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

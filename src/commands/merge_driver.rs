@@ -23,6 +23,7 @@ use crate::{
             load,
             merge::{self, Texts},
         },
+        loop_paths,
     },
     project::workspace::Workspace,
     regular_file,
@@ -132,7 +133,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     };
     let lines = [
         format!("{} merge={NAME}", pattern(&graph)),
-        format!("{} merge=union", pattern(workspace.config.learnings.as_str())),
+        format!("{} merge=union", pattern(loop_paths::LEARNINGS)),
     ];
     let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
     let program = process::own_file().context("find this program")?;
@@ -153,7 +154,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let news = if set || new != old { "git now merges" } else { "git already merges" };
     success(&format!(
         "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
-        workspace.config.learnings.as_str()
+        loop_paths::LEARNINGS
     ))
 }
 

@@ -221,7 +221,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
         // The file is committed with the work, in the slot of the attempt.
         let root = editor.inside.tree.as_deref().unwrap_or(main);
-        (root, editor.workspace.config.learnings.clone(), Some(tag))
+        (root, loop_paths::LEARNINGS.to_owned(), Some(tag))
     } else {
         (main, format!("{}/{}", editor.record.folder(&editor.workspace), loop_paths::NOTES), None)
     };

@@ -20,6 +20,8 @@ pub const WAIT: &str = "WAIT_WITHOUT_RESTART";
 
 /// The file in the folder of a task with the notes of its agents.
 pub const NOTES: &str = "notes.md";
+/// The file in which agents record what they learned, relative to the repository.
+pub const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// The files in the folder of a task with which an agent reports.
 pub const REPORTS: [&str; 3] = [DONE, WAIT, NOTES];

@@ -64,6 +64,8 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Setting, "remarks", "`ralph check --strict` lists them"),
     (Setting, "fsync", "records are always written through to the disk"),
     (Setting, "lock_timeout", "a lock is waited for two minutes"),
+    (Setting, "git_timeout", "a `git` command has ten minutes"),
+    (Setting, "learnings", "the learnings are in `docs/knowledge/learnings.md`"),
     (Setting, "hook_timeout", "a hook has one minute"),
     (Setting, "select", "the order is `priority`, then the longest remaining chain"),
     (Setting, "verify_on", "work is verified where its attempt ran"),

@@ -31,7 +31,7 @@ use crate::{
             task::{Status, TaskId},
         },
         history::History,
-        loop_paths::{DONE, NOTES, WAIT},
+        loop_paths::{self, DONE, NOTES, WAIT},
         prompt::{self, PromptContext},
         reviewer::ReviewFinding,
         run::command::FollowUp,
@@ -162,7 +162,7 @@ pub fn context(
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,
-        learnings: tail(&root.join(workspace.config.learnings.as_str()), LEARNINGS_TAIL),
+        learnings: tail(&root.join(loop_paths::LEARNINGS), LEARNINGS_TAIL),
         notes,
         attempt: history.of(id).attempts + 1,
         max_attempts,
@@ -175,7 +175,7 @@ pub fn context(
         wait_file: report_path(WAIT),
         edits_only: agent.is_some_and(AgentCommand::edits_only),
         graph_path: workspace.graph_name(),
-        learnings_path: workspace.config.learnings.clone(),
+        learnings_path: loop_paths::LEARNINGS.to_owned(),
         isolated_from: (isolated && !is_sent).then(|| root.display().to_string()),
         errors: last.map_or_else(String::new, |last| {
             failure_output::errors(root, &last.ended, ERRORS_TAIL)

@@ -45,8 +45,6 @@ pub use review::ReviewConfig;
 
 /// The default agent.
 const AGENT: &str = "claude";
-/// The default path of the learnings file.
-const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// Settings as they are written, of one layer or of all layers together.
 pub type ConfigLayer = Map<String, Value>;
@@ -169,8 +167,6 @@ settings! { @ [] []
     /// Further prompts in the conversation of an attempt that ends without a report or whose work
     /// is not accepted.
     follow_ups: u32 = 2;
-    /// The time limit of each `git` command, including filters such as git-lfs.
-    git_timeout: length = minutes(10);
     /// The time between the first signal and SIGKILL when an agent is ended.
     grace: length = Duration::from_secs(5);
     /// Commands before and after runs and attempts.
@@ -187,8 +183,6 @@ settings! { @ [] []
     /// Keep the machine awake during a run, also with its lid closed; default: if it has a battery
     /// or a lid.
     keep_awake: Option<bool> = None;
-    /// The file in which agents record what they learned.
-    learnings: String = LEARNINGS.to_owned();
     /// The number of attempts at a time per agent, tag or executor, such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
@@ -329,14 +323,8 @@ impl Config {
     /// Checks the bounds of a setting whose type is right: those of numbers are in the schema.
     fn out_of_bounds(&self, key: &str) -> Option<String> {
         /// Durations that `0s` would make useless. For the others it means never or at once.
-        const NEVER_ZERO: [&str; 6] = [
-            "commit_timeout",
-            "git_timeout",
-            "max_duration",
-            "setup_timeout",
-            "timeout",
-            "verify_timeout",
-        ];
+        const NEVER_ZERO: [&str; 5] =
+            ["commit_timeout", "max_duration", "setup_timeout", "timeout", "verify_timeout"];
         static SCHEMA: LazyLock<Value> = LazyLock::new(Config::schema);
         let value = self.to_layer().remove(key)?;
         let property = &SCHEMA["properties"][key];
@@ -516,7 +504,7 @@ mod tests {
         };
         let refused: Vec<&String> = Config::keys().iter().filter(|key| is_refused(key)).collect();
         let numbers = ["max_attempts", "max_cost", "max_iterations"];
-        let lengths = ["commit_timeout", "git_timeout", "max_duration"];
+        let lengths = ["commit_timeout", "max_duration"];
         let others = ["jobs", "max_tokens", "setup_timeout", "timeout", "verify_timeout"];
         for key in numbers.iter().chain(&lengths).chain(&others) {
             assert!(refused.iter().any(|refused| refused == key), "{key}: {refused:?}");

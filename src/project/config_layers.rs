@@ -516,7 +516,7 @@ mod tests {
             let faults = parse(text).unwrap_err();
             assert!(faults[0].message.contains("is not a number"), "{faults:?}");
         }
-        assert_eq!(parse("learnings: '.nan'\n").unwrap()["learnings"].0, ".nan");
+        assert_eq!(parse("slot_dir: '.nan'\n").unwrap()["slot_dir"].0, ".nan");
     }
 
     #[test]

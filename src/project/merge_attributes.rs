@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::git::{KEEPS_ADDED, REGENERATES},
+    core::loop_paths,
     project::workspace::Workspace,
     regular_file,
 };
@@ -73,7 +74,7 @@ pub fn attributes(workspace: &Workspace) -> Result<MergeAttributes> {
         again.map(|(at, (path, _))| format!("{path} {REGENERATES}={at}\n")).collect();
     let again = again.concat();
     let locks = LOCK_FILES.iter().map(|path| format!("{path} -{KEEPS_ADDED}\n"));
-    let union = UNITED.iter().copied().chain([config.learnings.as_str()]);
+    let union = UNITED.iter().copied().chain([loop_paths::LEARNINGS]);
     let tail: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
     let tail = tail.concat();
     let head: String = any.into_iter().chain(locks).collect();

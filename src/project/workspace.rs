@@ -76,11 +76,6 @@ pub struct Workspace {
     secrets: OnceCell<Redactor>,
 }
 
-/// Sets the limits that hold for this whole process.
-fn set_limits(config: &Config) {
-    git::set_limit(config.git_timeout);
-}
-
 impl Workspace {
     /// Opens the repository around `dir` for the loop at `place`. `graph` and `config` replace the
     /// graph file and the settings file of the project.
@@ -127,7 +122,6 @@ impl Workspace {
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
-        set_limits(&config);
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common));
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
@@ -158,7 +152,6 @@ impl Workspace {
 
     /// Takes over other settings.
     pub fn configure(&mut self, config: Config) {
-        set_limits(&config);
         self.config = config;
         self.secrets = OnceCell::new();
     }

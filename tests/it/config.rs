@@ -33,14 +33,12 @@ fn every_setting_is_shown_with_its_origin() {
     executors           {}                                  default
     exit_grace          [took]                                 default
     follow_ups          2                                   default
-    git_timeout         10m                                 default
     grace               [took]                               .ralph/config.yaml:1
     hooks               {}                                  default
     idle                15m                                 default
     isolation           slot                                default
     jobs                1                                   default
     keep_awake          false                               RALPH_KEEP_AWAKE
-    learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
     max_attempts        3                                   default
     max_cost            20                                  ~/.ralph/config.yaml:2

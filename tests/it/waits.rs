@@ -104,11 +104,12 @@ fn free(trial: &TestProject) {
 
 #[test]
 fn a_filter_that_hangs_is_ended_at_the_limit() {
-    let trial = filtered("smudge", "git_timeout: 3s\nmax_wait: 500ms\nmax_attempts: 1\n");
+    let trial = filtered("smudge", "max_wait: 500ms\nmax_attempts: 1\n");
+    let trial = trial.env("RALPH_FIXED_LIMIT", "3s");
     trial.run(["run"]).code(69);
     // Nothing counts for the task: no slot can be made for any.
     let why = trial.lines("executor_unreachable")[0]["why"].as_str().unwrap().to_owned();
-    assert!(why.contains("(`git_timeout`)"), "{why}");
+    assert!(why.contains("exceeded its limit of 3.0s"), "{why}");
     assert_eq!(trial.tasks("failed"), [""; 0]);
     trial.no_process_is_left();
     free(&trial);
@@ -332,7 +333,7 @@ fn files_of_a_slot_that_are_not_files_are_made_again() {
 #[ignore = "slow"]
 fn a_fifo_that_git_reads_in_a_slot_is_waited_for_with_a_limit() {
     let lines = "mkdir sub; mkfifo sub/.gitignore; exit 1";
-    let trial = staged(lines).file(".ralph/config.yaml", &format!("{SETTINGS}git_timeout: 2s\n"));
+    let trial = staged(lines).env("RALPH_FIXED_LIMIT", "2s");
     let said = limited(&trial, &["run", "--", "sh", "-c", &staged_script(lines)]);
     assert_eq!(said.0, Some(0), "{}", said.1);
     assert_eq!(trial.tasks("completed"), ["a"]);

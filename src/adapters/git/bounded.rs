@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -26,8 +26,7 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
 };
 
-/// The limit of each call, in milliseconds, until the settings are known.
-static LIMIT: AtomicU64 = AtomicU64::new(10 * 60 * 1000);
+use crate::fixed_limit;
 
 /// When the run was asked to stop.
 static STOPPED: Mutex<Option<Instant>> = Mutex::new(None);
@@ -72,11 +71,6 @@ impl std::fmt::Display for CallStopped {
 }
 
 impl std::error::Error for CallStopped {}
-
-/// Sets the limit of every later call of `git` by this process.
-pub fn set_limit(limit: Duration) {
-    LIMIT.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-}
 
 /// Ends every call of `git` that does not end soon, now and from now on.
 pub fn stop_calls() {
@@ -228,7 +222,7 @@ fn call(
     let now = Instant::now();
     let (stderr, ending) = (Vec::new(), None);
     let mut call = GitCall { child, group, stderr, began: now, is_stream, ending, asked: now };
-    let limit = Duration::from_millis(LIMIT.load(Ordering::Relaxed));
+    let limit = fixed_limit::git();
     let ended = call.run(streams, limit);
     // What it left in its group ends with it, before the number of the group is free again.
     call.signal(Signal::KILL);
@@ -245,7 +239,7 @@ fn call(
     match call.ending.filter(|_| !status.success()) {
         None => Ok((status, call.stderr)),
         Some((CallEnd::Limit(limit), _)) => Err(anyhow!(
-            "`git {name}` exceeded its limit of {} (`git_timeout`); a filter, a merge driver or a \
+            "`git {name}` exceeded its limit of {}; a filter, a merge driver or a \
              signing program may hang",
             crate::core::duration::short(limit)
         )),

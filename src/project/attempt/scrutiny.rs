@@ -12,6 +12,7 @@ use crate::{
         commit_id::CommitId,
         graph::task::{CommitRule, Task, TaskId},
         history::LandedWork,
+        loop_paths,
         proof::halves::{Half, HalvesRule, as_it_was},
         task_paths,
         verdict::{Evidence, first_names},
@@ -375,9 +376,7 @@ pub fn makes_tasks(workspace: &Workspace, task: &Task) -> bool {
 fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
     let wanted = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
     !wanted.contains(path)
-        && (workspace.is_own(path)
-            || path.starts_with(".ralph/")
-            || path == workspace.config.learnings.as_str())
+        && (workspace.is_own(path) || path.starts_with(".ralph/") || path == loop_paths::LEARNINGS)
 }
 
 /// Returns the fault of one output, if any. The commit counts; the disk counts if git cannot track

@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 
-use super::{
-    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport,
-};
+use super::{Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport};
 use crate::{
     adapters::terminal::Style,
     core::{failure_line, graph::task::TaskId, spend::dollars},
