@@ -201,9 +201,6 @@ pub struct ImportArgs {
     /// A label to add to each task; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
-    /// Let a task that contains others, such as an epic, wait for them
-    #[arg(long)]
-    pub nested: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,7 @@ mod report;
 
 use anyhow::Result;
 
-use report::ImportReport;
+use report::{ImportReport, ReadSource};
 
 use super::{Invocation, inside::SurroundingAttempt, success};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     cli::ImportArgs,
     core::{
         exit::{Exit, Failure},
-        import::plan::{ImportOptions, SourceFile, changed_fields},
+        import::plan::{SourceFile, changed_fields},
         setup,
     },
     project::{graph_file::GraphFile, import},
@@ -48,23 +48,26 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         skipped.extend(found.skipped);
     }
     let file = import::graph(&workspace)?;
-    let wishes = ImportOptions { tags: options.tags.clone(), nested: options.nested };
     let is_example = |file: &&GraphFile| setup::is_example(file.text());
     let base = file.as_ref().filter(|file| !is_example(file));
-    let plan = import::plan(&files, &import::existing(base), &wishes)?;
-    let mut report = ImportReport::new(&name, options.dry_run);
-    if let Some(examples) = file.as_ref().filter(is_example)
-        && !plan.new_tasks().is_empty()
-    {
-        report.replaces(examples.graph().tasks().len());
-    }
-    report.add(&files, skipped, &plan, base.is_none());
-    if let Some(base) = base {
-        report.changed = changed_fields(&plan, base.graph());
-    }
+    let plan = import::plan(&files, &import::existing(base), &options.tags)?;
+    let examples = file.as_ref().filter(is_example).filter(|_| !plan.new_tasks().is_empty());
+    let replaced_examples = examples.map_or(0, |file| file.graph().tasks().len());
+    let changed = base.map_or_else(Vec::new, |base| changed_fields(&plan, base.graph()));
+    let is_new_graph = base.is_none();
     if !options.dry_run {
         import::add(&workspace, file, &plan)?;
     }
+    let report = ImportReport {
+        graph: name,
+        dry_run: options.dry_run,
+        replaced_examples,
+        sources: files.iter().map(ReadSource::of).collect(),
+        skipped,
+        plan,
+        changed,
+        is_new_graph,
+    };
     let text = if options.json { terminal::json(&report) } else { report.text() };
     success(&text)
 }

@@ -11,6 +11,7 @@ mod markdown;
 pub mod plan;
 mod records;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
@@ -87,8 +88,10 @@ impl From<String> for SourceLink {
 }
 
 /// Something that the graph does not have as the source has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
+    /// The file; empty until the plan of an import names it.
+    pub source: String,
     /// The task or the line in the source; none for a part of the whole backlog.
     pub at: Option<String>,
     /// The field, or the kind of text.
@@ -102,11 +105,16 @@ pub struct Loss {
 impl Loss {
     fn new(at: &str, field: &str, why: impl Into<String>) -> Loss {
         let at = (!at.is_empty()).then(|| at.to_owned());
-        Loss { at, field: field.to_owned(), why: why.into(), is_kept: false }
+        let (source, field) = (String::new(), field.to_owned());
+        Loss { source, at, field, why: why.into(), is_kept: false }
     }
 
     fn kept(self) -> Loss {
         Loss { is_kept: true, ..self }
+    }
+
+    fn in_file(self, name: &str) -> Loss {
+        Loss { source: name.to_owned(), ..self }
     }
 }
 
@@ -115,8 +123,14 @@ impl Loss {
 pub enum Refusal {
     /// It has another format, named with its article.
     Foreign(String),
-    /// It has errors.
-    Faults(Vec<Diagnostic>),
+    /// It has an error.
+    Fault(Box<Diagnostic>),
+}
+
+impl From<Diagnostic> for Refusal {
+    fn from(fault: Diagnostic) -> Refusal {
+        Refusal::Fault(Box::new(fault))
+    }
 }
 
 /// Returns the value of a field.
@@ -155,8 +169,7 @@ pub fn read(name: &str, text: &str) -> Result<SourceBacklog, Refusal> {
 
 /// Reads a task graph in YAML.
 fn graph(text: &str) -> Result<SourceBacklog, Refusal> {
-    let document = Document::parse(text)
-        .map_err(|fault| Refusal::Faults(vec![crate::graph::load::diagnostic(fault)]))?;
+    let document = Document::parse(text).map_err(crate::graph::load::diagnostic)?;
     let root = document.root().map(yaml_value).unwrap_or_default();
     records::graph(&root).ok_or_else(|| Refusal::Foreign("YAML that is no task graph".to_owned()))
 }

@@ -42,6 +42,11 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Flag, "draft --timeout", "the setting `timeout` limits each call"),
     (Flag, "init --agents-md", "`ralph template agents >> AGENTS.md` adds the section"),
     (Flag, "init --skill", "`ralph template skill > .claude/skills/ralph/SKILL.md` writes it"),
+    (
+        Flag,
+        "import --nested",
+        "`x-parent` names the task around a part; add dependencies to the graph",
+    ),
     (Flag, "import --format", "the format follows from the name of the file and its content"),
     (Flag, "import --milestone", "`--tag` labels the imported tasks"),
     (Flag, "import --story", "`--tag` labels the imported tasks"),

@@ -8,14 +8,13 @@ use anyhow::{Result, anyhow};
 use serde_json::Value;
 
 use crate::{
-    adapters::{excerpt, terminal::Paint},
     core::{
-        diagnostic::{Diagnostic, position},
+        diagnostic::position,
         exit::{Exit, Failure},
         import::{
             Refusal,
             graph_text::{added, graph_text},
-            plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
+            plan::{self, ExistingTasks, ImportPlan, ImportedTask, SourceFile},
         },
         setup,
     },
@@ -44,52 +43,28 @@ pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {
 ///
 /// # Errors
 /// A cycle among open tasks.
-pub fn plan(
-    files: &[SourceFile],
-    existing: &ExistingTasks,
-    options: &ImportOptions,
-) -> Result<ImportPlan> {
-    plan::plan(files, existing, options).map_err(|why| {
+pub fn plan(files: &[SourceFile], existing: &ExistingTasks, tags: &[String]) -> Result<ImportPlan> {
+    plan::plan(files, existing, tags).map_err(|why| {
         let message = format!("{why}; remove one of these dependencies in the source");
         Failure::new(Exit::Invalid, message).into()
     })
 }
 
-/// Returns the error for a source that is not imported: one sentence with its name, or its errors
-/// with their places.
+/// Returns the sentence about a source that is not imported: its name, or its error with the place.
 fn refused(name: &str, text: &str, refusal: &Refusal) -> anyhow::Error {
-    /// The number of errors that are shown.
-    const SHOWN: usize = 20;
-    /// The length of a line that is shown, in bytes.
-    const LONGEST: usize = 1_000;
-    let faults = match refusal {
-        Refusal::Foreign(what) => {
-            let message = format!(
-                "`{name}` is {what}, which is not imported; an agent reads it: `ralph draft {name}`"
-            );
-            return Failure::new(Exit::Invalid, message).into();
-        }
-        Refusal::Faults(faults) => &faults[..faults.len().min(SHOWN)],
-    };
-    let color = Paint::for_stream(&std::io::stderr()).is_on();
-    let is_long = |fault: &Diagnostic| {
-        let (before, after) = text.as_bytes().split_at(fault.at.start.min(text.len()));
-        let line = before.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len)
-            + after.split(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
-        line > LONGEST || fault.at.len() > LONGEST
-    };
-    let drawn = if faults.iter().any(is_long) {
-        let named = faults.iter().map(|fault| {
+    let message = match refusal {
+        Refusal::Foreign(what) => format!(
+            "`{name}` is {what}, which is not imported; an agent reads it: `ralph draft {name}`"
+        ),
+        Refusal::Fault(fault) => {
             let (line, column) = position(text, fault.at.start);
-            let place = format!("{name}:{line}:{column}");
-            excerpt::render(&place, "", std::slice::from_ref(fault), color)
-        });
-        named.collect::<Vec<_>>().join("\n\n")
-    } else {
-        excerpt::render(name, text, faults, color)
+            let help = fault.help.as_ref().map_or(String::new(), |help| format!("; {help}"));
+            format!("{name}:{line}:{column}: {}{help}", fault.message)
+        }
     };
-    Failure::drawn(Exit::Invalid, drawn).into()
+    Failure::new(Exit::Invalid, message).into()
 }
+
 /// Writes the new tasks of a plan into the graph, which is created if there is none. They replace
 /// unchanged examples of `ralph init`. The change is recorded.
 ///

@@ -9,68 +9,51 @@ use crate::{
     adapters::terminal::{self, columns, fit, visible},
     core::{
         graph::task::Status,
-        import::plan::{ChangedField, ImportPlan, ImportedTask, SourceFile},
+        import::{
+            Loss,
+            plan::{ChangedField, ImportPlan, ImportedTask, SourceFile},
+        },
     },
     project::import::SkippedFile,
     view::lines::counted,
 };
 
 /// What an import did, or would do.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct ImportReport {
     /// The graph file.
-    graph: String,
+    pub(super) graph: String,
     /// Whether nothing was written.
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// The number of unchanged examples of `ralph init` that the tasks replace.
-    replaced_examples: usize,
+    pub(super) replaced_examples: usize,
     /// The files that were read.
-    sources: Vec<ReadSource>,
+    pub(super) sources: Vec<ReadSource>,
     /// The files of folders that were not read.
-    skipped: Vec<SkippedFile>,
-    /// The tasks of the sources.
-    tasks: Vec<ReportedTask>,
-    /// What the graph does not have as the source has it.
-    lost: Vec<ReportedLoss>,
+    pub(super) skipped: Vec<SkippedFile>,
+    /// The tasks of the sources, and what the graph does not have as the source has it.
+    #[serde(flatten)]
+    pub(super) plan: ImportPlan,
     /// What the sources have changed of tasks that the graph has.
     pub(super) changed: Vec<ChangedField>,
-    /// The fields of the whole backlog that the graph has no place for.
+    /// Whether the graph takes over the fields of the whole backlog.
     #[serde(skip)]
-    lost_top: Vec<String>,
+    pub(super) is_new_graph: bool,
 }
 
 /// A file that was read.
 #[derive(Debug, Serialize)]
-struct ReadSource {
+pub(super) struct ReadSource {
     name: String,
     format: &'static str,
     tasks: usize,
 }
 
-/// A task of a source.
-#[derive(Debug, Serialize)]
-struct ReportedTask {
-    id: String,
-    source: String,
-    /// Whether the graph lacked it.
-    is_new: bool,
-    status: Status,
-    /// The names of its fields.
-    fields: Vec<String>,
-    #[serde(skip)]
-    task: ImportedTask,
-}
-
-/// Something that the graph does not have as the source has it.
-#[derive(Debug, Serialize)]
-struct ReportedLoss {
-    source: String,
-    /// The task or the line, as the source names it.
-    at: Option<String>,
-    field: String,
-    why: String,
-    /// Whether the graph has it in another form.
-    is_kept: bool,
+impl ReadSource {
+    pub(super) fn of(file: &SourceFile) -> ReadSource {
+        let (name, backlog) = (file.name.clone(), &file.backlog);
+        ReadSource { name, format: backlog.format, tasks: backlog.tasks.len() }
+    }
 }
 
 /// The width of the text.
@@ -79,48 +62,6 @@ fn width() -> usize {
 }
 
 impl ImportReport {
-    pub(super) fn new(graph: &str, dry_run: bool) -> ImportReport {
-        ImportReport { graph: graph.to_owned(), dry_run, ..ImportReport::default() }
-    }
-
-    /// Sets the number of examples that the tasks replace.
-    pub(super) fn replaces(&mut self, examples: usize) {
-        self.replaced_examples = examples;
-    }
-
-    /// Adds what was read. A new graph takes over the fields of the whole backlog.
-    pub(super) fn add(
-        &mut self,
-        files: &[SourceFile],
-        skipped: Vec<SkippedFile>,
-        plan: &ImportPlan,
-        is_new_graph: bool,
-    ) {
-        self.sources.extend(files.iter().map(|file| {
-            let (name, backlog) = (file.name.clone(), &file.backlog);
-            ReadSource { name, format: backlog.format, tasks: backlog.tasks.len() }
-        }));
-        self.skipped = skipped;
-        self.tasks.extend(plan.tasks.iter().map(|task| ReportedTask {
-            id: task.id.clone(),
-            source: task.source.clone(),
-            is_new: task.is_new,
-            status: task.status(),
-            fields: task.fields.iter().map(|(name, _)| name.clone()).collect(),
-            task: task.clone(),
-        }));
-        self.lost.extend(plan.lost.iter().map(|(file, lost)| ReportedLoss {
-            source: files[*file].name.clone(),
-            at: lost.at.clone(),
-            field: lost.field.clone(),
-            why: lost.why.clone(),
-            is_kept: lost.is_kept,
-        }));
-        if !is_new_graph {
-            self.lost_top.extend(plan.top.iter().map(|(name, _)| name.clone()));
-        }
-    }
-
     /// The report of an import.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -137,8 +78,8 @@ impl ImportReport {
         // A folder of tickets has one file for each.
         let is_folder = self.sources.len() > 3;
         for (number, source) in self.sources.iter().enumerate() {
-            let tasks: Vec<&ReportedTask> =
-                self.tasks.iter().filter(|task| task.task.file == number).collect();
+            let tasks: Vec<&ImportedTask> =
+                self.plan.tasks.iter().filter(|task| task.file == number).collect();
             if !is_folder || with_tasks {
                 let name = visible(&source.name);
                 wrapped(text, &format!("{name} ({}): {}", source.format, totals(&tasks)));
@@ -148,7 +89,7 @@ impl ImportReport {
             }
         }
         if is_folder {
-            let all: Vec<&ReportedTask> = self.tasks.iter().collect();
+            let all: Vec<&ImportedTask> = self.plan.tasks.iter().collect();
             wrapped(text, &format!("{}: {}", counted(self.sources.len(), "file"), totals(&all)));
         }
     }
@@ -156,9 +97,9 @@ impl ImportReport {
     /// What the graph does not have as the source has it: each reason once, with its first place.
     fn write_losses(&self, text: &mut String) {
         for (is_kept, title) in [(true, "Kept in another form:"), (false, "Lost:")] {
-            let mut groups: Vec<(usize, &ReportedLoss)> = Vec::new();
+            let mut groups: Vec<(usize, &Loss)> = Vec::new();
             let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
-            for lost in self.lost.iter().filter(|lost| lost.is_kept == is_kept) {
+            for lost in self.plan.lost.iter().filter(|lost| lost.is_kept == is_kept) {
                 let number = *numbers
                     .entry((lost.field.as_str(), lost.why.as_str()))
                     .or_insert(groups.len());
@@ -167,11 +108,11 @@ impl ImportReport {
                     None => groups.push((1, lost)),
                 }
             }
-            let has_top = !is_kept && !self.lost_top.is_empty();
+            let has_top = !is_kept && !self.is_new_graph && !self.plan.top.is_empty();
             if !groups.is_empty() || has_top {
                 let _ = writeln!(text, "{title}");
             }
-            for (count, ReportedLoss { source, at, field, why, .. }) in groups {
+            for (count, Loss { source, at, field, why, .. }) in groups {
                 let at = at.as_ref().map_or(String::new(), |at| format!("{at}, "));
                 let times =
                     if count > 1 { format!("{count} times, first: ") } else { String::new() };
@@ -179,7 +120,9 @@ impl ImportReport {
                 wrapped(text, &format!("  {}", visible(&line)));
             }
             if has_top {
-                let (names, graph) = (self.lost_top.join("`, `"), &self.graph);
+                let names: Vec<&str> =
+                    self.plan.top.iter().map(|(name, _)| name.as_str()).collect();
+                let (names, graph) = (names.join("`, `"), &self.graph);
                 let why = format!("fields of the whole backlog; `{graph}` has its own top");
                 wrapped(text, &format!("  `{}`: {why}", visible(&names)));
             }
@@ -221,8 +164,9 @@ impl ImportReport {
 
     /// What was done, or would be.
     fn write_result(&self, text: &mut String) {
-        let new: Vec<&ReportedTask> = self.tasks.iter().filter(|task| task.is_new).collect();
-        let is_command = |name: &String| ["verify", "agent", "prompt"].contains(&name.as_str());
+        let new = self.plan.new_tasks();
+        let is_command =
+            |(name, _): &(String, Value)| ["verify", "agent", "prompt"].contains(&name.as_str());
         let commands = new.iter().filter(|task| task.fields.iter().any(is_command)).count();
         if commands > 0 {
             let tasks = counted(commands, "task");
@@ -236,7 +180,7 @@ impl ImportReport {
             (true, _) => format!("{added} would be added"),
             (false, _) => format!("{added} added"),
         };
-        let known = match self.tasks.len() - new.len() {
+        let known = match self.plan.tasks.len() - new.len() {
             0 => String::new(),
             1 => ", 1 is there already".to_owned(),
             old => format!(", {old} are there already"),
@@ -250,7 +194,7 @@ impl ImportReport {
 }
 
 /// `5 tasks (3 pending, 2 complete), 4 dependencies`.
-fn totals(tasks: &[&ReportedTask]) -> String {
+fn totals(tasks: &[&ImportedTask]) -> String {
     const ORDER: [Status; 6] = [
         Status::Pending,
         Status::InProgress,
@@ -265,17 +209,18 @@ fn totals(tasks: &[&ReportedTask]) -> String {
     let of = |status: Status| tasks.iter().filter(|task| task.status == status).count();
     let statuses = ORDER.into_iter().filter(|status| of(*status) > 0);
     let statuses: Vec<String> = statuses.map(|status| format!("{} {status}", of(status))).collect();
-    let dependencies: usize = tasks.iter().map(|task| task.task.dependencies().len()).sum();
+    let dependencies: usize = tasks.iter().map(|task| task.dependencies().len()).sum();
     let noun = if dependencies == 1 { "dependency" } else { "dependencies" };
     let tasks = counted(tasks.len(), "task");
     format!("{tasks} ({}), {dependencies} {noun}", statuses.join(", "))
 }
 
-fn write_tasks(text: &mut String, tasks: &[&ReportedTask]) {
+fn write_tasks(text: &mut String, tasks: &[&ImportedTask]) {
     // A longer id has a line of its own, so that the statuses stay in one column.
     let widest = (width() / 3).clamp(12, 24);
     let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(widest);
-    for ReportedTask { id, is_new, status, task, .. } in tasks {
+    for task in tasks {
+        let ImportedTask { id, is_new, status, .. } = *task;
         let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
         let mark = if *is_new { " " } else { "=" };
         let is_long = columns(id) > wide;

@@ -69,7 +69,7 @@ mod tests {
 
     use super::super::{
         SourceBacklog,
-        plan::{ExistingTasks, ImportOptions, SourceFile, plan},
+        plan::{ExistingTasks, SourceFile, plan},
         read,
     };
     use super::*;
@@ -88,6 +88,7 @@ mod tests {
             file: 0,
             is_new: true,
             is_renamed: false,
+            status: Status::Pending,
             fields: fields
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -260,8 +261,7 @@ mod tests {
             let prd = json!({"userStories": stories, "name": titles[0]}).to_string();
             let backlog = read("prd.json", &prd).unwrap();
             let file = SourceFile { name: "prd.json".to_owned(), backlog };
-            let options = ImportOptions::default();
-            let Ok(plan) = plan(&[file], &ExistingTasks::default(), &options) else { return Ok(()) };
+            let Ok(plan) = plan(&[file], &ExistingTasks::default(), &[]) else { return Ok(()) };
             let all: Vec<&ImportedTask> = plan.tasks.iter().collect();
             let fresh = graph_text(&all, &plan.top).unwrap();
             let mut graphs = vec![loaded(&fresh).graph];

@@ -48,8 +48,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<SourceBacklog, Refusal> {
     let (front, body) = front_matter(text);
     let mut body = body;
     if let Some(front) = front {
-        let document = Document::parse(front)
-            .map_err(|fault| Refusal::Faults(vec![load::diagnostic(fault)]))?;
+        let document = Document::parse(front).map_err(load::diagnostic)?;
         let fields = document.root().map(yaml_value).unwrap_or_default();
         if fields.get("status").is_some() {
             return Ok(ticket(name, &fields, body));

@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
@@ -35,32 +35,33 @@ pub struct ExistingTasks {
     pub by_source: HashMap<String, String>,
 }
 
-/// What the command line sets for all tasks.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// Labels to add.
-    pub tags: Vec<String>,
-    /// Whether a task that contains others waits for them.
-    pub nested: bool,
-}
-
 /// A task of a source with its place in the graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ImportedTask {
     /// The id in the graph.
     pub id: String,
     /// The name in the source.
+    #[serde(skip)]
     pub key: String,
     /// The value of `source:`.
     pub source: String,
     /// The number of the file.
+    #[serde(skip)]
     pub file: usize,
     /// Whether the graph lacks it.
     pub is_new: bool,
     /// Whether the id differs from the name.
+    #[serde(skip)]
     pub is_renamed: bool,
-    /// All fields but `id`, in the order of the graph.
+    /// The status.
+    pub status: Status,
+    /// All fields but `id`, in the order of the graph; their names as JSON.
+    #[serde(serialize_with = "names_of")]
     pub fields: Vec<(String, Value)>,
+}
+
+fn names_of<S: Serializer>(fields: &[(String, Value)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(fields.iter().map(|(name, _)| name))
 }
 
 impl ImportedTask {
@@ -73,11 +74,6 @@ impl ImportedTask {
     pub fn dependencies(&self) -> Vec<&str> {
         let list = self.get("depends_on").and_then(Value::as_array);
         list.map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
-    }
-
-    /// The status.
-    pub fn status(&self) -> Status {
-        status(&self.fields)
     }
 }
 
@@ -103,7 +99,7 @@ pub fn changed_fields(plan: &ImportPlan, graph: &TaskGraph) -> Vec<ChangedField>
         let waits: BTreeSet<&str> =
             graph.dependencies(number).map(|other| graph.task(other).id.as_str()).collect();
         let text = |name| task.get(name).and_then(Value::as_str).unwrap_or_default();
-        let is_over = task.status().is_over() && task.status() != known.status;
+        let is_over = task.status.is_over() && task.status != known.status;
         for (field, is_changed) in [
             ("title", text("title") != known.title),
             ("status", is_over),
@@ -130,13 +126,14 @@ fn status(fields: &[(String, Value)]) -> Status {
 }
 
 /// What an import does.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ImportPlan {
     /// All tasks of the sources, also those that the graph has.
     pub tasks: Vec<ImportedTask>,
-    /// What is not kept as it is, with the number of its file.
-    pub lost: Vec<(usize, Loss)>,
+    /// What is not kept as it is.
+    pub lost: Vec<Loss>,
     /// The fields of the backlogs, for the top of a new graph.
+    #[serde(skip)]
     pub top: Vec<(String, Value)>,
 }
 
@@ -160,11 +157,11 @@ const LAST: [&str; 3] = ["source", "description", "notes"];
 pub fn plan(
     files: &[SourceFile],
     existing: &ExistingTasks,
-    options: &ImportOptions,
+    tags: &[String],
 ) -> Result<ImportPlan, String> {
     let mut plan = ImportPlan::default();
-    for (file, source) in files.iter().enumerate() {
-        plan.lost.extend(source.backlog.lost.iter().map(|lost| (file, lost.clone())));
+    for source in files {
+        plan.lost.extend(source.backlog.lost.iter().map(|lost| lost.clone().in_file(&source.name)));
         for (name, value) in &source.backlog.top {
             if field(&plan.top, name).is_none() {
                 plan.top.push((name.clone(), value.clone()));
@@ -172,7 +169,7 @@ pub fn plan(
         }
     }
     let names = SourceNames::new(files, existing);
-    let mut links = names.links(existing, options.nested, &mut plan.lost);
+    let mut links = names.links(existing, &mut plan.lost);
     names.untie(&mut links, &mut plan.lost)?;
     for (number, ((file, task), links)) in names.tasks.iter().zip(links).enumerate() {
         let mut fields = task.fields.clone();
@@ -183,7 +180,7 @@ pub fn plan(
         if !ids.is_empty() {
             fields.push(("depends_on".to_owned(), json!(ids)));
         }
-        complete(&mut fields, options, links.parent.map(|parent| names.ids[parent].0.as_str()));
+        complete(&mut fields, tags, links.parent.map(|parent| names.ids[parent].0.as_str()));
         let source = &names.sources[number];
         fields.push(("source".to_owned(), json!(source)));
         fields.sort_by_key(|(name, _)| rank(name));
@@ -195,6 +192,7 @@ pub fn plan(
             file: *file,
             is_new: !existing.by_source.contains_key(source),
             is_renamed,
+            status: status(&fields),
             fields,
         });
     }
@@ -207,7 +205,7 @@ fn rank(name: &str) -> usize {
 }
 
 /// Adds what the command line and the nesting say.
-fn complete(fields: &mut Vec<(String, Value)>, options: &ImportOptions, parent: Option<&str>) {
+fn complete(fields: &mut Vec<(String, Value)>, labels: &[String], parent: Option<&str>) {
     for name in ["x-parent", "story"] {
         if let Some(parent) = parent
             && field(fields, name).is_none()
@@ -215,9 +213,9 @@ fn complete(fields: &mut Vec<(String, Value)>, options: &ImportOptions, parent: 
             fields.push((name.to_owned(), json!(parent)));
         }
     }
-    if !options.tags.is_empty() {
+    if !labels.is_empty() {
         let mut tags = field(fields, "tags").and_then(Value::as_array).cloned().unwrap_or_default();
-        for tag in options.tags.iter().map(|tag| json!(tag)) {
+        for tag in labels.iter().map(|tag| json!(tag)) {
             if !tags.contains(&tag) {
                 tags.push(tag);
             }
@@ -246,6 +244,7 @@ struct TaskLinks {
 
 /// All tasks of the sources with their names.
 struct SourceNames<'a> {
+    files: &'a [SourceFile],
     /// The tasks, with the numbers of their files.
     tasks: Vec<(usize, &'a SourceTask)>,
     by_key: HashMap<(usize, &'a str), Option<usize>>,
@@ -286,6 +285,7 @@ impl<'a> SourceNames<'a> {
         };
         let ids = tasks.iter().enumerate().map(id).collect();
         SourceNames {
+            files,
             by_key: numbers(tasks.iter().map(|(file, task)| (*file, task.key.as_str()))),
             anywhere: numbers(tasks.iter().map(|(_, task)| task.key.as_str())),
             by_any_case: numbers(tasks.iter().map(|(_, task)| task.key.to_lowercase())),
@@ -301,18 +301,13 @@ impl<'a> SourceNames<'a> {
         own.or_else(anywhere).or_else(|| self.by_any_case.get(&key.to_lowercase()).copied()?)
     }
 
-    /// Resolves the links of all tasks. With `nested`, tasks wait for those that they contain.
-    fn links(
-        &self,
-        existing: &ExistingTasks,
-        nested: bool,
-        lost: &mut Vec<(usize, Loss)>,
-    ) -> Vec<TaskLinks> {
+    /// Resolves the links of all tasks.
+    fn links(&self, existing: &ExistingTasks, lost: &mut Vec<Loss>) -> Vec<TaskLinks> {
         let mut all = vec![TaskLinks::default(); self.tasks.len()];
         let mut report = |number: usize, field: &str, key: &str| {
             let (file, task) = self.tasks[number];
             let why = format!("no task `{}` in the source or the graph", clipped(key));
-            lost.push((file, Loss::new(&task.key, field, why)));
+            lost.push(Loss::new(&task.key, field, why).in_file(&self.files[file].name));
         };
         for (number, (file, task)) in self.tasks.iter().enumerate() {
             for link in &task.depends_on {
@@ -333,17 +328,13 @@ impl<'a> SourceNames<'a> {
                 continue;
             };
             all[number].parent = Some(parent);
-            // A part that waits for the whole says more than the nesting.
-            if nested && all[number].waits.iter().all(|edge| edge.on != parent) {
-                all[parent].waits.push(SourceEdge { on: number, otherwise: None });
-            }
         }
         all
     }
 
     /// Removes cycles: a name that means another task means that one, and a dependency that is done
     /// already is lost.
-    fn untie(&self, links: &mut [TaskLinks], lost: &mut Vec<(usize, Loss)>) -> Result<(), String> {
+    fn untie(&self, links: &mut [TaskLinks], lost: &mut Vec<Loss>) -> Result<(), String> {
         let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
         let Ok(mut tasks) = self.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
             return Ok(());
@@ -366,7 +357,7 @@ impl<'a> SourceNames<'a> {
         &self,
         cycle: &[usize],
         links: &mut [TaskLinks],
-    ) -> Result<Option<(usize, Loss)>, String> {
+    ) -> Result<Option<Loss>, String> {
         /// The number of tasks of a cycle that are shown.
         const SHOWN: usize = 8;
         let next = cycle.iter().cycle().skip(1);
@@ -395,7 +386,8 @@ impl<'a> SourceNames<'a> {
             links[*dependent].waits.remove(at);
             let (file, task) = self.tasks[*dependent];
             let why = format!("{} waits for this task too; the dependency is done", name(*on));
-            return Ok(Some((file, Loss::new(&task.key, "dependency", why))));
+            let loss = Loss::new(&task.key, "dependency", why);
+            return Ok(Some(loss.in_file(&self.files[file].name)));
         }
         let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(|number| name(*number)).collect();
         if cycle.len() > SHOWN {
@@ -411,11 +403,10 @@ mod tests {
     use super::super::read;
     use super::*;
 
-    fn planned(name: &str, text: &str, known: &ExistingTasks, nested: bool) -> ImportPlan {
+    fn planned(name: &str, text: &str, known: &ExistingTasks) -> ImportPlan {
         let backlog = read(name, text).unwrap();
         let files = [SourceFile { name: name.to_owned(), backlog }];
-        let options = ImportOptions { nested, tags: vec!["new".to_owned()] };
-        plan(&files, known, &options).unwrap()
+        plan(&files, known, &["new".to_owned()]).unwrap()
     }
 
     const STORIES: &str = r#"{"project": "P", "userStories": [
@@ -424,12 +415,12 @@ mod tests {
 
     #[test]
     fn ids_are_mapped_and_dependencies_follow() {
-        let plan = planned("prd.json", STORIES, &ExistingTasks::default(), false);
+        let plan = planned("prd.json", STORIES, &ExistingTasks::default());
         let [a, b] = plan.tasks.as_slice() else { panic!("{plan:?}") };
-        assert_eq!((a.id.as_str(), a.is_renamed, a.status()), ("a-1", true, Status::Complete));
+        assert_eq!((a.id.as_str(), a.is_renamed, a.status), ("a-1", true, Status::Complete));
         assert_eq!((b.dependencies(), b.source.as_str()), (vec!["a-1"], "prd.json#b"));
         assert_eq!(b.get("tags"), Some(&json!(["new"])));
-        assert!(plan.lost.iter().any(|(_, lost)| lost.why.contains("`gone`")), "{:?}", plan.lost);
+        assert!(plan.lost.iter().any(|lost| lost.why.contains("`gone`")), "{:?}", plan.lost);
         assert_eq!(plan.top, [("project".to_owned(), json!("P"))]);
     }
 
@@ -439,7 +430,7 @@ mod tests {
             ids: ["mine", "b"].map(str::to_owned).into(),
             by_source: [("prd.json#a/1".to_owned(), "mine".to_owned())].into(),
         };
-        let plan = planned("prd.json", STORIES, &known, false);
+        let plan = planned("prd.json", STORIES, &known);
         assert_eq!((plan.tasks[0].id.as_str(), plan.tasks[0].is_new), ("mine", false));
         assert!(plan.tasks[1].is_new && plan.tasks[1].id.starts_with("b-"), "{plan:?}");
         assert_eq!(plan.tasks[1].dependencies(), ["mine"]);
@@ -456,13 +447,12 @@ mod tests {
 "
             )
         };
-        let plan = planned("g.yaml", &text("done"), &ExistingTasks::default(), false);
+        let plan = planned("g.yaml", &text("done"), &ExistingTasks::default());
         assert_eq!(plan.tasks[2].dependencies(), ["a"]);
         assert_eq!(plan.lost.len(), 1, "{:?}", plan.lost);
         let backlog = read("g.yaml", &text("open")).unwrap();
         let files = [SourceFile { name: "g.yaml".to_owned(), backlog }];
-        let found =
-            super::plan(&files, &ExistingTasks::default(), &ImportOptions::default()).unwrap_err();
+        let found = super::plan(&files, &ExistingTasks::default(), &[]).unwrap_err();
         assert!(found.contains("`a` -> `b` -> `a`") || found.contains("`b` -> `a` -> `b`"));
     }
 
@@ -471,19 +461,8 @@ mod tests {
         let text = r#"{"tasks": [{"id": 1, "title": "One", "dependencies": []}, {"id": 2, "title": "Two",
             "dependencies": [1], "subtasks": [{"id": 1, "title": "A", "dependencies": [2]},
             {"id": 2, "title": "B", "dependencies": [1]}, {"id": 3, "title": "C", "dependencies": [2]}]}]}"#;
-        let plan = planned("tasks.json", text, &ExistingTasks::default(), false);
+        let plan = planned("tasks.json", text, &ExistingTasks::default());
         let waits: Vec<Vec<&str>> = plan.tasks.iter().map(ImportedTask::dependencies).collect();
         assert_eq!(waits, [vec![], vec!["1"], vec!["2"], vec!["2.1"], vec!["2.2"]]);
-    }
-
-    #[test]
-    fn nesting_is_a_dependency_only_if_told() {
-        for nested in [false, true] {
-            let text = "- [ ] whole\n  - [ ] part\n";
-            let plan = planned("x.md", text, &ExistingTasks::default(), nested);
-            let want: &[&str] = if nested { &["part"] } else { &[] };
-            assert_eq!(plan.tasks[0].dependencies(), want);
-            assert_eq!(plan.tasks[1].get("story"), Some(&json!("whole")));
-        }
     }
 }

@@ -76,7 +76,7 @@ fn not_json(source: &str, error: &serde_json::Error) -> Refusal {
     let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     let why = error.to_string();
     let why = why.split(" at line ").next().unwrap_or_default();
-    Refusal::Faults(vec![Diagnostic::error(format!("this is not JSON: {why}"), start..end)])
+    Refusal::from(Diagnostic::error(format!("this is not JSON: {why}"), start..end))
 }
 
 /// Finds the records of a backlog in JSON, and reads them.
@@ -386,7 +386,7 @@ pub(super) fn is_table(text: &str) -> bool {
 
 /// Reads a table with a header.
 pub(super) fn table(source: &str) -> Result<SourceBacklog, Refusal> {
-    let fault = |message: &str| Refusal::Faults(vec![Diagnostic::error(message, 0..0)]);
+    let fault = |message: &str| Refusal::from(Diagnostic::error(message, 0..0));
     if source.matches('"').count() % 2 == 1 {
         return Err(fault("a quote in the table is never closed"));
     }

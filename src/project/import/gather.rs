@@ -100,7 +100,7 @@ fn read(name: &str, bytes: Vec<u8>) -> Result<SourceFile> {
         let at = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
         let fault = Diagnostic::error("the file is not UTF-8", at..at + '\u{fffd}'.len_utf8());
-        refused(name, &text, &Refusal::Faults(vec![fault.help("save it as UTF-8")]))
+        refused(name, &text, &Refusal::from(fault.help("save it as UTF-8")))
     })?;
     let backlog = import::read(name, &text).map_err(|refusal| refused(name, &text, &refusal))?;
     Ok(SourceFile { name: name.to_owned(), backlog })
@@ -126,9 +126,9 @@ fn read_in_folder(folder: &Path, path: &Path, name: &str) -> Result<Result<Sourc
         Ok(backlog) if backlog.tasks.is_empty() => Err("it has no tasks".to_owned()),
         Ok(backlog) => Ok(SourceFile { name: name.to_owned(), backlog }),
         Err(Refusal::Foreign(what)) => Err(format!("it is {what}")),
-        Err(Refusal::Faults(faults)) => {
-            let (line, _) = position(&text, faults[0].at.start);
-            Err(format!("{} (line {line})", faults[0].message))
+        Err(Refusal::Fault(fault)) => {
+            let (line, _) = position(&text, fault.at.start);
+            Err(format!("{} (line {line})", fault.message))
         }
     })
 }
