@@ -424,7 +424,9 @@ fn table_within<const N: usize>(
     let over = used.saturating_sub(cut).saturating_sub(screen);
     if let Some(at) = (0..N.saturating_sub(1)).max_by_key(|at| widths[*at]) {
         widths[at] = widths[at].saturating_sub(over).max(CELL.min(widths[at]));
-        rows.iter_mut().for_each(|row| row[at] = without_middle(&row[at], widths[at]));
+        for row in &mut rows {
+            row[at] = without_middle(&row[at], widths[at]);
+        }
     }
     let mut text = String::new();
     for row in &rows {

@@ -17,7 +17,7 @@ use crate::{
         exit::Exit,
         graph::{
             task::{Priority, TaskId, id_of_title},
-            task_edit::{NewTask, Relink, TaskPlace, insert, relink},
+            task_edit::{NewTask, depend, insert},
         },
     },
     project::{graph_file::GraphFile, shell_faults::ShellFault},
@@ -69,14 +69,10 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
             None => free(&options.title),
         };
         let task = NewTask { id: id.clone(), fields: fields.clone(), depends_on: unique(&after) };
-        let links: Vec<Relink> = unique(&before)
-            .into_iter()
-            .map(|other| Relink { id: other, add: vec![id.clone()], remove: Vec::new() })
-            .collect();
-        added.replace(Some(id));
+        added.replace(Some(id.clone()));
         let refuse = unsupported(&name);
-        let text = insert(file.text(), &[task], &TaskPlace::Last).map_err(&refuse)?;
-        relink(&text, &links).map(Some).map_err(&refuse)
+        let text = insert(file.text(), &[task]).map_err(&refuse)?;
+        depend(&text, &unique(&before), &id).map(Some).map_err(&refuse)
     };
     editor.change(edit)?;
     let id = added.into_inner().context("no task was added")?;

@@ -11,7 +11,7 @@ mod entries;
 mod items;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fmt::{self, Write as _},
     ops::Range,
 };
@@ -142,19 +142,6 @@ impl<'t> TextEdit<'t> {
         let name = |key: Node<'_>| key.text().unwrap_or_default().into_owned();
         let entries = || node.entries().map(|(key, value)| (name(key), Wanted::Kept(value)));
         self.mappings.entry(mapping).or_insert_with(|| entries().collect())
-    }
-
-    /// Checks that no alias outside of these items needs what they contain.
-    pub(super) fn check_unused(
-        &self,
-        list: &CutList,
-        numbers: &HashSet<usize>,
-    ) -> Result<(), Unsupported> {
-        let mut nodes = numbers.iter().filter_map(|number| list.cut.pieces[*number].part.node);
-        if nodes.any(|node| self.tree.is_used_elsewhere(node)) {
-            return unsupported("the task has a value that is used elsewhere by an alias");
-        }
-        Ok(())
     }
 
     /// The text with all replacements, those at one place in the order in which they were made. A

@@ -15,7 +15,6 @@ mod rules;
 use self::rules::{Side, Three, Want, plainly};
 use super::{
     edit::cut::{CutSource, ValueShape},
-    task_edit::{remove, removed_tasks},
     yaml::Document,
 };
 
@@ -148,19 +147,11 @@ pub fn with_landed(base: &str, ours: &str, landed: &str) -> Option<String> {
     if base == landed {
         return Some(ours.to_owned());
     }
-    clean(Texts { base, ours, theirs: landed }).or_else(|| {
-        // What a person has removed stays removed, although it has landed.
-        let removed = removed_tasks(base, ours);
-        let without = |text: &str| remove(text, &removed).ok();
-        let (base, theirs) = (without(base)?, without(landed)?);
-        clean(Texts { base: &base, ours, theirs: &theirs })
-    })
-}
-
-/// The text of a merge without a conflict.
-fn clean(texts: Texts<'_>) -> Option<String> {
-    let merged = merge(texts).ok()?;
-    merged.conflicts.is_empty().then_some(merged.text)
+    let merged = merge(Texts { base, ours, theirs: landed }).ok()?;
+    // What a person has removed stays removed, although it has landed.
+    let is_removed = |conflict: &Conflict| conflict.clash == Clash::RemovedByUs;
+    let is_clear = merged.conflicts.iter().all(is_removed);
+    is_clear.then(|| taking(&merged.text, Side::Ours))
 }
 
 /// Adopts new tasks: returns our text with the tasks that only theirs has and the edges to them.

@@ -4,7 +4,7 @@
 //! is parsed again and compared with the value that the edit should lead to, and refused if they
 //! differ. Whether the result is a valid graph is for the caller to check.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 
@@ -26,49 +26,25 @@ pub struct NewTask {
     pub depends_on: Vec<TaskId>,
 }
 
-/// A place among the tasks of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskPlace {
-    /// After all others.
-    Last,
-    /// Directly before this task.
-    Before(TaskId),
-}
-
-/// Dependencies of one task to add and to remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relink {
-    /// The task.
-    pub id: TaskId,
-    /// The dependencies to add. Those that it has already are left as they are.
-    pub add: Vec<TaskId>,
-    /// The dependencies to remove, wherever the file names them.
-    pub remove: Vec<TaskId>,
-}
-
-/// Returns the text with new tasks at `place`, in their order, with their fields in the order in
+/// Returns the text with new tasks after all others, in their order, with their fields in the order in
 /// which fields are documented. Their dependencies are written as those of the other tasks: in
 /// `depends_on`, or in `edges`.
 ///
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
-pub fn insert(text: &str, tasks: &[NewTask], place: &TaskPlace) -> Result<String, Unsupported> {
+pub fn insert(text: &str, tasks: &[NewTask]) -> Result<String, Unsupported> {
     let mut tasks = tasks.to_vec();
     for task in &mut tasks {
         task.fields.sort_by_key(|(name, _)| rank(name));
     }
-    insert_as_given(text, &tasks, place)
+    insert_as_given(text, &tasks)
 }
 
 /// Does the same as [`insert`], with the fields in the order in which they are given.
 ///
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
-pub fn insert_as_given(
-    text: &str,
-    tasks: &[NewTask],
-    place: &TaskPlace,
-) -> Result<String, Unsupported> {
+pub fn insert_as_given(text: &str, tasks: &[NewTask]) -> Result<String, Unsupported> {
     if tasks.is_empty() {
         return Ok(text.to_owned());
     }
@@ -76,7 +52,7 @@ pub fn insert_as_given(
         let list = edit.task_list()?;
         let in_task = edit.dependencies_in_tasks()?;
         let items: Vec<Entries> = tasks.iter().map(|task| entries_of(task, in_task)).collect();
-        edit.insert_items(&list, list.index_of(place)?, &items, false);
+        edit.append_items(&list, &items, false);
         if in_task {
             return Ok(());
         }
@@ -85,23 +61,6 @@ pub fn insert_as_given(
             task.depends_on.iter().map(|from| edge(from, &to)).collect::<Vec<_>>()
         };
         edit.add_edges(&tasks.iter().flat_map(of).collect::<Vec<_>>())
-    })
-}
-
-/// Returns the text without these tasks and without their entries in `edges`. Other tasks may still
-/// name them in `depends_on`: see [`relink`].
-///
-/// # Errors
-/// The text is not YAML, or its layout does not allow the edit.
-pub fn remove(text: &str, ids: &[TaskId]) -> Result<String, Unsupported> {
-    let removed: HashSet<&str> = ids.iter().map(TaskId::as_str).collect();
-    edited(text, |edit| {
-        let list = edit.task_list()?;
-        let numbers: HashSet<usize> =
-            removed.iter().filter_map(|id| list.cut.by_name.get(*id)).copied().collect();
-        edit.check_unused(&list, &numbers)?;
-        edit.remove_items(&list, |index| numbers.contains(&index));
-        edit.remove_edges(|from, to| removed.contains(from) || removed.contains(to))
     })
 }
 
@@ -126,50 +85,37 @@ pub fn set_fields_of(text: &str, changes: &[FieldChanges]) -> Result<String, Uns
     })
 }
 
-/// Returns the text with other dependencies. A dependency is written as the file does it: in
-/// `depends_on` of its task, or in `edges`.
+/// Returns the text in which these tasks depend on another one too. A dependency is written as the file
+/// does it: in `depends_on` of its task, or in `edges`.
 ///
 /// # Errors
 /// The text is not YAML, its layout does not allow the edit, or a task is not in it.
-pub fn relink(text: &str, links: &[Relink]) -> Result<String, Unsupported> {
-    if links.is_empty() {
+pub fn depend(text: &str, tasks: &[TaskId], on: &TaskId) -> Result<String, Unsupported> {
+    if tasks.is_empty() {
         return Ok(text.to_owned());
     }
-    let removed: HashMap<&str, HashSet<&str>> = links
-        .iter()
-        .map(|link| (link.id.as_str(), link.remove.iter().map(TaskId::as_str).collect()))
-        .collect();
-    let is_removed =
-        |from: &str, to: &str| removed.get(to).is_some_and(|removed| removed.contains(from));
     edited(text, |edit| {
         let list = edit.task_list()?;
         let all_in_tasks = edit.dependencies_in_tasks()?;
-        let present: HashSet<(String, String)> = edit
-            .edge_pairs()
-            .filter_map(|(_, from, to)| (!is_removed(&from, &to)).then_some((from, to)))
-            .collect();
-        edit.remove_edges(is_removed)?;
+        let present: HashSet<(String, String)> =
+            edit.edge_pairs().map(|(_, from, to)| (from, to)).collect();
         let mut added = Vec::new();
-        for link in links {
-            let task = list.node_of(&link.id)?;
+        for id in tasks {
+            let task = list.node_of(id)?;
             let own = edit.node(task).get("depends_on").map(texts_of);
             let in_task = own.is_some() || all_in_tasks;
-            let mut names = own.clone().unwrap_or_default();
-            names.retain(|name| !is_removed(name, link.id.as_str()));
-            for from in &link.add {
-                let pair = (from.to_string(), link.id.to_string());
-                if names.contains(&pair.0) || present.contains(&pair) {
-                    continue;
-                }
-                if in_task {
-                    names.push(pair.0);
-                } else {
-                    added.push(edge(from, &link.id));
-                }
+            let mut names = own.unwrap_or_default();
+            if names.iter().any(|name| name == on.as_str())
+                || present.contains(&(on.to_string(), id.to_string()))
+            {
+                continue;
             }
-            if in_task && own.unwrap_or_default() != names {
+            if in_task {
+                names.push(on.to_string());
                 let value = Some(Value::from(names));
                 edit.set(task, &[("depends_on", value)], EntryPlace::Documented)?;
+            } else {
+                added.push(edge(on, id));
             }
         }
         edit.add_edges(&added)
@@ -239,16 +185,7 @@ impl TextEdit<'_> {
     fn add_edges(&mut self, added: &[Entries]) -> Result<(), Unsupported> {
         let Some(edges) = self.edges().filter(|_| !added.is_empty()) else { return Ok(()) };
         let list = self.cut_list("edges", edges, ValueShape::Edges)?;
-        self.insert_items(&list, list.cut.pieces.len(), added, true);
-        Ok(())
-    }
-
-    fn remove_edges(&mut self, is_removed: impl Fn(&str, &str) -> bool) -> Result<(), Unsupported> {
-        let gone = self.edge_pairs().filter(|(_, from, to)| is_removed(from, to));
-        let gone: HashSet<usize> = gone.map(|(number, ..)| number).collect();
-        let Some(edges) = self.edges().filter(|_| !gone.is_empty()) else { return Ok(()) };
-        let list = self.cut_list("edges", edges, ValueShape::Edges)?;
-        self.remove_items(&list, |index| gone.contains(&index));
+        self.append_items(&list, added, true);
         Ok(())
     }
 }
@@ -271,16 +208,6 @@ pub fn edited_tasks(before: &str, after: &str) -> Vec<TaskId> {
     let (was, is) = (compared(&before), compared(&after));
     let edited = was.iter().filter(|(id, one)| is.get(*id).is_some_and(|is| differ(one, is)));
     edited.filter_map(|(name, _)| TaskId::new(name).ok()).collect()
-}
-
-/// Returns the tasks that are only in the text before.
-pub(super) fn removed_tasks(before: &str, after: &str) -> Vec<TaskId> {
-    let (Ok(before), Ok(after)) = (Document::parse(before), Document::parse(after)) else {
-        return Vec::new();
-    };
-    let is = compared(&after);
-    let removed = compared(&before).into_keys().filter(|id| !is.contains_key(id));
-    removed.filter_map(|name| TaskId::new(&name).ok()).collect()
 }
 
 fn compared(file: &Document) -> BTreeMap<String, ComparedTask<'_>> {

@@ -8,7 +8,7 @@ use super::plan::ImportedTask;
 use crate::graph::{
     edit::flow,
     task::{Spelling, Status, TaskId},
-    task_edit::{NewTask, TaskPlace, insert_as_given},
+    task_edit::{NewTask, insert_as_given},
     yaml::{MAX_BYTES, NodeKind, like},
 };
 
@@ -35,7 +35,7 @@ pub fn graph_text(tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<St
 pub fn added(text: &str, spelling: &Spelling, new: &[&ImportedTask]) -> Result<String, String> {
     let tasks: Vec<NewTask> =
         new.iter().map(|task| new_task(task, spelling)).collect::<Result<_, _>>()?;
-    let found = insert_as_given(text, &tasks, &TaskPlace::Last).map_err(|why| why.reason)?;
+    let found = insert_as_given(text, &tasks).map_err(|why| why.reason)?;
     if found.len() > MAX_BYTES {
         return Err("the graph would become too large".to_owned());
     }

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::graph::{
     task::TaskId,
-    task_edit::TaskPlace,
     yaml::{NodeId, NodeKind, column, line_start, next_line},
 };
 
@@ -25,29 +24,6 @@ pub(in crate::graph) struct CutList {
 }
 
 impl CutList {
-    /// The range of an item with the comments directly above it.
-    pub(in crate::graph) fn own(&self, text: &str, index: usize) -> Range<usize> {
-        let CutPiece { lead, part } = &self.cut.pieces[index];
-        let start = part.at.start - lead.len();
-        let kept = lead_above_comments(&text[start..part.at.start]);
-        start + kept..part.at.end
-    }
-
-    /// The start of that range, or of the blank lines above it.
-    fn own_with_blanks(&self, text: &str, index: usize) -> Range<usize> {
-        let own = self.own(text, index);
-        let lead = self.cut.pieces[index].part.at.start - self.cut.pieces[index].lead.len();
-        let mut start = own.start;
-        while start > lead {
-            let line = line_start(text.as_bytes(), start - 1);
-            if line < lead || !text[line..start].trim().is_empty() {
-                break;
-            }
-            start = line;
-        }
-        start..own.end
-    }
-
     /// The number of a task.
     ///
     /// # Errors
@@ -66,17 +42,6 @@ impl CutList {
         Ok(self.cut.pieces[number].part.node.expect("a task has a node"))
     }
 
-    /// The number of the task that a new one at `place` goes before.
-    ///
-    /// # Errors
-    /// The place names a task that is not in the list.
-    pub(in crate::graph) fn index_of(&self, place: &TaskPlace) -> Result<usize, Unsupported> {
-        match place {
-            TaskPlace::Last => Ok(self.cut.pieces.len()),
-            TaskPlace::Before(id) => self.number_of(id),
-        }
-    }
-
     /// The column of the dashes; none for a list in brackets.
     pub(in crate::graph) fn col(&self) -> Option<usize> {
         match self.cut.style {
@@ -84,18 +49,6 @@ impl CutList {
             CutStyle::Flow => None,
         }
     }
-}
-
-/// The length of a lead up to its last comments without a blank line between them and the item.
-fn lead_above_comments(lead: &str) -> usize {
-    let mut at = lead.len();
-    for line in lead.split_inclusive('\n').rev() {
-        if !line.trim_start().starts_with('#') {
-            break;
-        }
-        at -= line.len();
-    }
-    at
 }
 
 /// The length of the blank lines at the start of a lead.
@@ -144,11 +97,10 @@ impl TextEdit<'_> {
         start..end.max(range.end)
     }
 
-    /// Inserts items before the item at `index`, or at the end.
-    pub(in crate::graph) fn insert_items(
+    /// Appends items.
+    pub(in crate::graph) fn append_items(
         &mut self,
         list: &CutList,
-        index: usize,
         items: &[Entries],
         is_line: bool,
     ) {
@@ -157,38 +109,29 @@ impl TextEdit<'_> {
         }
         let values =
             items.iter().map(|item| Wanted::New(Value::Object(item.iter().cloned().collect())));
-        let values: Vec<Wanted<'_>> = values.collect();
-        let wanted = self.items_mut(list.node);
-        let index_now = index.min(wanted.len());
-        wanted.splice(index_now..index_now, values);
-        if list.cut.pieces.is_empty() {
+        self.items_mut(list.node).extend(values);
+        let Some(model) = list.cut.pieces.last() else {
             self.fill_empty(list.node, items, is_line);
             return;
-        }
+        };
         let style = self.style(list);
-        let model = &list.cut.pieces[index.saturating_sub(1)];
         let texts: Vec<String> = match list.col() {
             Some(col) => {
                 items.iter().map(|item| self.block_item(col, model, item, style)).collect()
             }
             None => items.iter().map(|item| self.flow_item(model, item, style)).collect(),
         };
-        self.put_items(list, index, &texts);
+        self.put_items(list, &texts);
     }
 
-    /// Puts the texts of items before the item at `index`, or at the end.
-    fn put_items(&mut self, list: &CutList, index: usize, texts: &[String]) {
+    /// Puts the texts of items at the end.
+    fn put_items(&mut self, list: &CutList, texts: &[String]) {
         let pieces = &list.cut.pieces;
+        let (first, at) = (&pieces[0].lead, pieces[pieces.len() - 1].part.at.end);
         if list.col().is_none() {
-            let first = &pieces[0].lead;
             let gap = pieces.get(1).map_or(if first.is_empty() { " " } else { first }, |p| &p.lead);
             let glue = format!(",{gap}");
-            let body = texts.join(&glue);
-            if let Some(before) = index.checked_sub(1) {
-                self.splice(pieces[before].part.at.end, format!("{glue}{body}"));
-            } else {
-                self.splice(pieces[0].part.at.start, format!("{body}{glue}"));
-            }
+            self.splice(at, format!("{glue}{}", texts.join(&glue)));
             return;
         }
         let newline = self.newline;
@@ -196,15 +139,9 @@ impl TextEdit<'_> {
         let spaced = pieces.iter().skip(1).filter(is_spaced).count();
         let is_spaced = spaced > 0 && spaced * 2 >= pieces.len() - 1;
         let gap = if is_spaced { newline } else { "" };
-        if let Some(before) = index.checked_sub(1) {
-            let at = pieces[before].part.at.end;
-            let open = if self.text[..at].ends_with('\n') { "" } else { newline };
-            let body: String = texts.iter().flat_map(|text| [gap, text.as_str()]).collect();
-            self.splice(at, format!("{open}{body}"));
-        } else {
-            let at = list.own(self.text, 0).start;
-            self.splice(at, texts.iter().flat_map(|text| [text.as_str(), gap]).collect());
-        }
+        let open = if self.text[..at].ends_with('\n') { "" } else { newline };
+        let body: String = texts.iter().flat_map(|text| [gap, text.as_str()]).collect();
+        self.splice(at, format!("{open}{body}"));
     }
 
     fn style(&self, list: &CutList) -> ValueStyle {
@@ -301,60 +238,5 @@ impl TextEdit<'_> {
         self.replace(blanks..range.end, String::new());
         let open = if bytes[..end].ends_with(b"\n") { "" } else { self.newline };
         self.splice(end, format!("{open}{text}"));
-    }
-
-    /// Removes items.
-    pub(in crate::graph) fn remove_items(
-        &mut self,
-        list: &CutList,
-        is_removed: impl Fn(usize) -> bool,
-    ) {
-        let mut number = 0..;
-        self.items_mut(list.node).retain(|_| !number.next().is_some_and(&is_removed));
-        let pieces = &list.cut.pieces;
-        let kept = (0..pieces.len()).find(|index| !is_removed(*index));
-        let removed = (0..pieces.len()).filter(|index| is_removed(*index));
-        let Some(kept) = kept else {
-            self.empty_list(list);
-            return;
-        };
-        if list.col().is_none() {
-            if kept > 0 {
-                self.replace(pieces[0].part.at.start..pieces[kept].part.at.start, String::new());
-            }
-            for index in removed.filter(|index| *index > kept) {
-                let at = pieces[index - 1].part.at.end..pieces[index].part.at.end;
-                self.replace(at, String::new());
-            }
-            return;
-        }
-        for index in removed {
-            let at = list.own_with_blanks(self.text, index);
-            let at = if index == 0 { list.own(self.text, 0).start..at.end } else { at };
-            self.replace(at, String::new());
-        }
-        if kept > 0 {
-            let CutPiece { lead, part } = &pieces[kept];
-            let start = part.at.start - lead.len();
-            self.replace(start..start + leading_blanks(lead), String::new());
-        }
-    }
-
-    fn empty_list(&mut self, list: &CutList) {
-        let pieces = &list.cut.pieces;
-        let (Some(first), Some(end)) = (pieces.first(), pieces.last()) else {
-            return;
-        };
-        let range = self.tree.range(list.node);
-        if list.col().is_none() {
-            self.replace(range, "[]".to_owned());
-            return;
-        }
-        let start = first.part.at.start - first.lead.len();
-        let bytes = self.text.as_bytes();
-        let line = line_start(bytes, start.saturating_sub(1));
-        let colon = self.text[line..start].find(':').map_or(start, |at| line + at + 1);
-        self.splice(colon, " []".to_owned());
-        self.replace(start..end.part.at.end, String::new());
     }
 }

@@ -99,7 +99,7 @@ fn new_tasks_follow_the_style_of_their_neighbors() {
         ("priority", json!(1)),
     ];
     let tasks = [new("x1", &fields, &["a"]), new("x2", &[], &["x1"])];
-    let at = |text: &str, place| insert(text, &tasks, &place).unwrap();
+    let at = |text: &str| insert(text, &tasks).unwrap();
     let block = "\
 - id: x1
   title: \"New: one\"
@@ -116,47 +116,20 @@ fn new_tasks_follow_the_style_of_their_neighbors() {
   depends_on: [x1]
 ";
     let text = "tasks:\n- id: a\n- id: b";
-    assert_eq!(at(text, TaskPlace::Last), format!("{text}\n{}", block.trim_end()));
-    assert_eq!(
-        at("tasks:\n# c\n- id: a\n", TaskPlace::Before(id("a"))),
-        format!("tasks:\n{block}# c\n- id: a\n")
-    );
-    let found = at(BLOCK, TaskPlace::Before(id("b")));
-    assert!(found.contains("tags: [x, y]\n\n  - id: x1\n"), "{found}");
-    let found = at(BLOCK, TaskPlace::Last);
+    assert_eq!(at(text), format!("{text}\n{}", block.trim_end()));
+    let found = at(BLOCK);
     assert!(found.contains("- {id: x2, depends_on: [x1]}\n# the end\n"), "{found}");
-    let spaced = at("tasks:\n  - id: a\n\n  - id: b\n", TaskPlace::Last);
+    let spaced = at("tasks:\n  - id: a\n\n  - id: b\n");
     assert!(spaced.contains("- id: b\n\n  - id: x1\n") && spaced.contains("\n\n  - id: x2\n"));
-    let edges = at("nodes:\n- {id: a}\nedges: []\n", TaskPlace::Last);
+    let edges = at("nodes:\n- {id: a}\nedges: []\n");
     assert!(edges.ends_with("edges:\n  - {from: a, to: x1}\n  - {from: x1, to: x2}\n"), "{edges}");
     let pretty = "{\n \"tasks\": [\n  {\n   \"id\": \"a\",\n   \"title\": \"A\"\n  }\n ]\n}\n";
     let want = "{\n \"tasks\": [\n  {\n   \"id\": \"a\",\n   \"title\": \"A\"\n  },\n  {\n   \
                 \"id\": \"x1\",\n   \"title\": \"T\"\n  }\n ]\n}\n";
     let one = [new("x1", &[("title", json!("T"))], &[])];
-    assert_eq!(insert(pretty, &one, &TaskPlace::Last).unwrap(), want);
-    assert_eq!(
-        insert("tasks: [] # c\n", &one, &TaskPlace::Last).unwrap(),
-        "tasks: # c\n  - id: x1\n    title: T\n"
-    );
-    assert_eq!(
-        insert("{tasks: []}", &one, &TaskPlace::Last).unwrap(),
-        "{tasks: [{id: x1, title: T}]}"
-    );
-}
-
-#[test]
-fn a_removed_task_takes_its_own_comments_along() {
-    let found = remove(BLOCK, &[id("b")]).unwrap();
-    assert!(found.contains("tags: [x, y]\n\n  # Section.\n  - {id: c, title: C}\n"), "{found}");
-    let found = remove(BLOCK, &[id("a")]).unwrap();
-    assert!(found.contains("tasks:\n  # Section.\n\n  # About b.\n  - id: b\n"), "{found}");
-    let found = remove(BLOCK, &["a", "b", "c"].map(id)).unwrap();
-    assert_eq!(found, "version: 1 # keep\ntasks: []\n# the end\nmeta: {n: 1}\n");
-    let flow = "tasks: [{id: a}, {id: b}, {id: c}]\n";
-    assert_eq!(remove(flow, &[id("a"), id("b")]).unwrap(), "tasks: [{id: c}]\n");
-    assert_eq!(remove(flow, &[id("b"), id("c")]).unwrap(), "tasks: [{id: a}]\n");
-    let used = "tasks:\n  - id: a\n    tags: &t [x]\n  - id: b\n    tags: *t\n";
-    assert!(remove(used, &[id("a")]).unwrap_err().reason.contains("alias"));
+    assert_eq!(insert(pretty, &one).unwrap(), want);
+    assert_eq!(insert("tasks: [] # c\n", &one).unwrap(), "tasks: # c\n  - id: x1\n    title: T\n");
+    assert_eq!(insert("{tasks: []}", &one).unwrap(), "{tasks: [{id: x1, title: T}]}");
 }
 
 #[test]
@@ -221,36 +194,31 @@ fn fields_are_set_in_place() {
 #[test]
 fn dependencies_follow_the_shape_of_the_file() {
     for text in shapes() {
-        let link = |add: &[&str], remove: &[&str]| Relink {
-            id: id("c"),
-            add: add.iter().map(|name| id(name)).collect(),
-            remove: remove.iter().map(|name| id(name)).collect(),
-        };
         if needs(&graph(&text), "b").contains(&"c".to_owned()) {
             continue;
         }
-        let more = relink(&text, &[link(&["b", "a"], &[])]).unwrap();
+        let more = ["b", "a", "b"]
+            .map(id)
+            .iter()
+            .fold(text.clone(), |text, on| depend(&text, &[id("c")], on).unwrap());
         assert_eq!(needs(&graph(&more), "c"), ["a", "b"], "{more}");
         assert_eq!(
             more.contains("depends_on"),
             !text.contains("edges") || text.contains("depends_on"),
             "{more}"
         );
-        let less = relink(&more, &[link(&[], &["b", "a"])]).unwrap();
-        assert_eq!(needs(&graph(&less), "c"), [""; 0], "{less}");
     }
 }
 
 #[test]
-fn edited_and_removed_tasks_are_found() {
+fn edited_tasks_are_found() {
     let edited = |after: &str| edited_tasks(BLOCK, after);
     let edges = format!("{BLOCK}edges: [{{from: a, to: c}}]\n");
     assert_eq!(edited(&edges), [id("c")]);
     assert_eq!(edited(&BLOCK.replace("title: C", "title: D")), [id("c")]);
     assert_eq!(edited(&BLOCK.replace("title: C", "title: C, status: done")), []);
-    let removed = remove(BLOCK, &[id("b")]).unwrap();
-    assert_eq!(edited(&removed), []);
-    assert_eq!(removed_tasks(BLOCK, &removed), [id("b")]);
+    let other = insert(BLOCK, &[new("d", &[], &["a"])]).unwrap();
+    assert_eq!(edited(&other), []);
 }
 
 #[test]
@@ -280,17 +248,6 @@ fn every_task_of_a_real_graph_can_be_edited() {
             );
             let comments = |text: &str| text.matches(" #").count();
             assert_eq!(comments(&found), comments(text), "{found}");
-            let links: Vec<Relink> = before
-                .dependents(number)
-                .map(|other| Relink {
-                    id: before.task(other).id.clone(),
-                    add: Vec::new(),
-                    remove: vec![task.id.clone()],
-                })
-                .collect();
-            let found =
-                remove(&relink(text, &links).unwrap(), std::slice::from_ref(&task.id)).unwrap();
-            assert_eq!(graph(&found).tasks().len(), before.tasks().len() - 1);
         }
     }
 }
@@ -300,54 +257,42 @@ fn ten_thousand_tasks_are_inserted_at_once() {
     let tasks: Vec<NewTask> = (0..10_000)
         .map(|n| new(&format!("n{n}"), &[("title", json!(format!("Task {n}: x")))], &["a"]))
         .collect();
-    let text = insert(BLOCK, &tasks, &TaskPlace::Last).unwrap();
+    let text = insert(BLOCK, &tasks).unwrap();
     assert_eq!(graph(&text).tasks().len(), 10_003);
-    let ids: Vec<TaskId> = tasks.into_iter().map(|task| task.id).collect();
-    assert_eq!(remove(&text, &ids).unwrap(), BLOCK);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_inserted_reads_back_and_can_be_removed(
+    fn what_is_inserted_reads_back(
         shape in 0..22_usize,
         title in "[a-z:#'\"\\-\\[{ \\n\\t\u{7}é]{0,12}",
         description in "[a-z# \\-\\n]{0,30}",
-        is_last in any::<bool>(),
         on in any::<bool>(),
     ) {
         let text = &shapes()[shape];
         let title = format!("t{title}");
         let fields = [("title", json!(title)), ("description", json!(description))];
         let task = new("n", &fields, if on { &["c"] } else { &[] });
-        let place = if is_last { TaskPlace::Last } else { TaskPlace::Before(id("b")) };
-        let found = insert(text, &[task], &place).unwrap();
+        let found = insert(text, &[task]).unwrap();
         let read = graph(&found);
         let number = read.number(&id("n")).unwrap();
         prop_assert_eq!(&read.task(number).title, &title);
         prop_assert_eq!(read.task(number).description.clone().unwrap_or_default(), description);
         prop_assert_eq!(needs(&read, "n"), if on { vec!["c".to_owned()] } else { Vec::new() });
-        let gone = remove(&found, &[id("n")]).unwrap();
-        prop_assert_eq!(ids(&graph(&gone)), ["a", "b", "c"]);
-        if !text.contains("edges: []") && !text.contains("\"edges\": []") {
-            // A literal block at the end needs the last line break.
-            prop_assert_eq!(gone.trim_end(), text.trim_end());
-        }
     }
 
     #[test]
     fn an_insertion_is_taken_back_without_later_changes(
         shape in 0..22_usize,
         title in "[a-z:#'-]{1,9}",
-        is_last in any::<bool>(),
         on in any::<bool>(),
         later in any::<bool>(),
     ) {
         let before = &shapes()[shape];
-        let place = if is_last { TaskPlace::Last } else { TaskPlace::Before(id("b")) };
         let task = new("x", &[("title", json!(format!("t{title}")))], if on { &["c"] } else { &[] });
-        let after = insert(before, &[task], &place).unwrap();
+        let after = insert(before, &[task]).unwrap();
         let change = [("story".to_owned(), Some(json!("s")))];
         let change = |text: &str| set_fields_of(text, &[(id("b"), change.to_vec())]).unwrap();
         let ours = if later { change(&after) } else { after.clone() };
