@@ -635,7 +635,7 @@ fn a_fifo_for_attributes_costs_its_attempt_only() {
         "cat > /dev/null; [ $RALPH_TASK_ID$RALPH_ATTEMPT = a1 ] && {{ echo k > k; git add k; git commit -qm k; \
          mkfifo .gitattributes; exit 1; }}; {HONEST}"
     );
-    let trial = project(TWO, &agent).env("RALPH_GIT_TIMEOUT", "20s");
+    let trial = project(TWO, &agent).env("RALPH_FIXED_LIMIT", "20s");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("started").len(), 3);
 }
