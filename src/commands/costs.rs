@@ -10,6 +10,7 @@ use crate::{
     adapters::terminal,
     cli::{By, CostsArgs},
     core::{
+        agents::transcript::Tokens,
         duration,
         exit::Exit,
         graph::task::TaskId,
@@ -18,7 +19,7 @@ use crate::{
         waste::{AttemptWorth, PaidAttempts},
     },
     project::workspace::Workspace,
-    view::spend::{CostSum, CostView, TokensView, WorthView},
+    view::spend::{CostSum, CostView, WorthView},
 };
 
 /// Sums what the attempts of the journal used.
@@ -135,7 +136,7 @@ fn worth_table(costs: &CostView) -> String {
 
 fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
     let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
-    let tokens = |count: fn(&TokensView) -> u64| {
+    let tokens = |count: fn(&Tokens) -> u64| {
         let tokens = sum.tokens.as_ref();
         tokens.map_or("unknown".to_owned(), |tokens| count(tokens).to_string())
     };
@@ -144,7 +145,7 @@ fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
         sum.attempts.to_string(),
         duration::short(time),
         sum.cost.clone(),
-        tokens(TokensView::sent),
+        tokens(Tokens::sent),
         tokens(|tokens| tokens.cache_read),
         tokens(|tokens| tokens.output),
     ]

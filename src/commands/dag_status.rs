@@ -23,6 +23,7 @@ use crate::{
         lines::{Line, counted, plain},
         plan::{GraphFacts, GraphView},
         task::TaskView,
+        waits::waiting_text,
     },
 };
 
@@ -143,7 +144,7 @@ fn page(
     };
     let first = format!("{}: {}", graph.file, graph.counts.summary());
     let mut lines = vec![Line { style: Some(Style::Strong), text: first }];
-    lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", it.text(now)))));
+    lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", waiting_text(it, now)))));
     let far = graph.unreachable.iter();
     lines.extend(far.map(|it| warn(format!("executor {}", it.text(graph.live, now)))));
     lines.extend(graph.landing_blocked.iter().map(|it| warn(it.text.clone())));

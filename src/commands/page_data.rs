@@ -19,10 +19,7 @@ use crate::{
         history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
     },
     project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
-    view::{
-        lines::counted, log::JournalLog, spend::TokensView, timeline::TimelineFold,
-        transcript::ShownPaths,
-    },
+    view::{lines::counted, log::JournalLog, timeline::TimelineFold, transcript::ShownPaths},
 };
 
 /// The most bytes of a patch.
@@ -122,7 +119,7 @@ impl PageData {
             let usage = follow.look().map(|seen| seen.usage.clone()).unwrap_or_default();
             let paths = self.paths(record.slot.as_ref().map(|slot| slot.path.as_path()));
             let doing = follow.doing().map(|doing| paths.text(&doing));
-            let tokens = usage.tokens.map(TokensView::of);
+            let tokens = usage.tokens;
             let seen = json!({ "doing": doing, "tokens": tokens, "cost_usd": usage.cost_usd });
             all.insert(name, seen);
         }

@@ -329,8 +329,7 @@ fn write_end(page: &mut TextPage, name: &str, at: DateTime<Utc>, ended: &Attempt
 /// An agent and what it used, as far as it said.
 fn used(agent: &str, usage: &Usage) -> String {
     let tokens = usage.tokens.map(|tokens| {
-        let sent = tokens.input + tokens.cache_write;
-        let (cached, written) = (tokens.cache_read, tokens.output);
+        let (sent, cached, written) = (tokens.sent(), tokens.cache_read, tokens.output);
         format!("{sent} tokens sent, {cached} cached, {written} written")
     });
     let parts = [

@@ -34,6 +34,7 @@ use crate::{
         lines::{Line, clock, full, limit, short},
         page::{Markup, TextPage},
         run::{LoopView, RunFacts, RunView, Standing},
+        waits::waiting_text,
     },
 };
 pub(super) use run_report::{read_chosen, read_report};
@@ -204,7 +205,7 @@ fn write_loop(page: &mut TextPage, view: &RunView, now: DateTime<Utc>) {
     }
     page.field("Status", &view.sentence());
     if let Some(waiting) = &view.waiting {
-        page.field("Waiting", &waiting.text(now));
+        page.field("Waiting", &waiting_text(waiting, now));
     }
     for executor in &view.unreachable {
         page.field("Executor", &executor.text(view.goes_on(), now));

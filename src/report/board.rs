@@ -176,7 +176,7 @@ impl Board {
         match (&queue.landing, &queue.blocked) {
             (Some(batch), _) => {
                 let branch = visible(&batch.branch);
-                let text = format!("{waiting}; landing {} on {branch}", batch.names());
+                let text = format!("{waiting}; landing {} on {branch}", lines::ids(&batch.tasks));
                 if self.landing.is_empty() { text } else { format!("{text}: {}", self.landing) }
             }
             (None, Some(blocked)) => format!("{waiting}; {}", visible(&blocked.text)),

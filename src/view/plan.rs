@@ -11,10 +11,11 @@ use super::{
     night::NightView,
     state::{StateKind, StateMark, StateTable, TaskCounts},
     task::{TaskStanding, TaskView},
-    waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
+    waits::{BlockedLanding, UnreachableView, WaitingWorkView, waiting},
 };
 use crate::core::{
     graph::task::TaskId,
+    history::Waiting,
     night::{self, AttemptLaw, OrderedTask},
     select::{SelectionKey, TaskState, View},
 };
@@ -178,7 +179,7 @@ pub struct GraphView {
     /// first; cancelled ones are only counted.
     pub tasks: StateTable<Vec<TaskView>>,
     /// What a run waits for while no attempt can start.
-    pub waiting: Option<WaitingView>,
+    pub waiting: Option<Waiting>,
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
     /// Why nothing can land.
@@ -222,7 +223,7 @@ impl GraphView {
         graph.tasks[StateKind::Ready] =
             ready.map(|task| TaskView::of(task, TaskStanding::Ready {})).collect();
         graph.tasks[StateKind::Complete].sort_by_key(|task| Reverse(completed_at(task)));
-        graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
+        graph.waiting = waiting(view.history, now).filter(|_| facts.live);
         graph.unreachable = UnreachableView::all(view.history, facts.live);
         graph.live = facts.live;
         graph.landing_blocked = BlockedLanding::now(&view.history.active);

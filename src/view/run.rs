@@ -11,13 +11,13 @@ use super::{
     attempt::AttemptView,
     lines::schedule,
     spend::SpendView,
-    waits::{LimitsView, QueueView, UnreachableView, WaitingView},
+    waits::{LimitsView, QueueView, UnreachableView, waiting},
     words::{counted, moment},
 };
 use crate::core::{
     event::PlainLoop,
     graph::task::TaskId,
-    history::{History, PastRun, ScheduleState},
+    history::{History, PastRun, ScheduleState, Waiting},
     loop_paths::LoopPaths,
     select::View,
     variants,
@@ -58,7 +58,7 @@ pub struct RunView {
     /// Failed attempts.
     pub failures: u32,
     /// What it waits for while no attempt can start.
-    pub waiting: Option<WaitingView>,
+    pub waiting: Option<Waiting>,
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
     /// Tasks that it completed.
@@ -210,7 +210,7 @@ impl RunView {
             merge_queue: QueueView::of(&history.active),
             failures_in_a_row: run.failures_in_a_row,
             failures: run.failures,
-            waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
+            waiting: waiting(history, now).filter(|_| facts.standing.is_live()),
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
             spend: SpendView::of(&history.own_spend()),

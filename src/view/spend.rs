@@ -21,7 +21,7 @@ pub struct SpendView {
     /// How many did not tell what they cost.
     pub unknown_cost: u32,
     /// The tokens of those that told them.
-    pub tokens: Option<TokensView>,
+    pub tokens: Option<Tokens>,
     /// How many did not tell their tokens.
     pub unknown_tokens: u32,
     /// Wall time.
@@ -29,19 +29,6 @@ pub struct SpendView {
     /// The cost in words.
     #[serde(skip)]
     pub cost: String,
-}
-
-/// Tokens, each counted once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct TokensView {
-    /// Sent, and not in the cache.
-    pub input: u64,
-    /// Written by the model.
-    pub output: u64,
-    /// Sent and found in the cache.
-    pub cache_read: u64,
-    /// Sent and put into the cache.
-    pub cache_write: u64,
 }
 
 /// What all attempts used, by task, day, agent or story.
@@ -117,19 +104,6 @@ impl WorthView {
     }
 }
 
-impl TokensView {
-    /// The tokens that a transcript tells.
-    pub fn of(tokens: Tokens) -> TokensView {
-        let Tokens { input, output, cache_read, cache_write } = tokens;
-        TokensView { input, output, cache_read, cache_write }
-    }
-
-    /// What was sent and is paid in full.
-    pub fn sent(&self) -> u64 {
-        self.input + self.cache_write
-    }
-}
-
 impl SpendView {
     /// A sum of the history.
     pub fn of(spend: &Spend) -> SpendView {
@@ -137,7 +111,7 @@ impl SpendView {
             attempts: spend.attempts,
             cost_usd: spend.is_cost_told().then_some(spend.cost_usd),
             unknown_cost: spend.unknown_cost,
-            tokens: spend.are_tokens_told().then(|| TokensView::of(spend.tokens)),
+            tokens: spend.are_tokens_told().then_some(spend.tokens),
             unknown_tokens: spend.unknown_tokens,
             duration_seconds: spend.duration_seconds,
             cost: spend.cost(),

@@ -77,26 +77,14 @@ pub fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
     }
 }
 
-/// What a run waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WaitingView {
-    /// When it looks again.
-    pub until: DateTime<Utc>,
-    /// The reason.
-    pub why: String,
+/// What the newest run waits for at this time, if it is not over.
+pub fn waiting(history: &History, now: DateTime<Utc>) -> Option<Waiting> {
+    history.run.waiting.clone().filter(|waiting| waiting.until > now)
 }
 
-impl WaitingView {
-    /// What the newest run waits for at this time, if it is not over.
-    pub fn of(history: &History, now: DateTime<Utc>) -> Option<WaitingView> {
-        let Waiting { until, why } = history.run.waiting.clone()?;
-        (until > now).then_some(WaitingView { until, why })
-    }
-
-    /// The reason and the time, in words.
-    pub fn text(&self, now: DateTime<Utc>) -> String {
-        format!("until {}: {}", moment(self.until, now), self.why)
-    }
+/// The reason of a wait and the time, in words.
+pub fn waiting_text(waiting: &Waiting, now: DateTime<Utc>) -> String {
+    format!("until {}: {}", moment(waiting.until, now), waiting.why)
 }
 
 /// The merge queue: what is queued to land, and what happens to it.
@@ -105,22 +93,11 @@ pub struct QueueView {
     /// The tasks queued to land, in order; those that are landing included.
     pub waiting: Vec<TaskId>,
     /// The batch that is landing.
-    pub landing: Option<BatchView>,
+    pub landing: Option<Batch>,
     /// Why nothing can land.
     pub blocked: Option<BlockedLanding>,
     /// What landed and waits for the checkout.
     pub landed: Option<WaitingWorkView>,
-}
-
-/// Tasks that land together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BatchView {
-    /// The target branch.
-    pub branch: String,
-    /// The commit that it is at.
-    pub onto: String,
-    /// The tasks, in order.
-    pub tasks: Vec<TaskId>,
 }
 
 /// Why nothing can land.
@@ -153,12 +130,18 @@ pub struct WaitingWorkView {
     pub why: Option<String>,
 }
 
+/// The trials of the merge queue as one, if there are any.
+fn landing(trials: &[Batch]) -> Option<Batch> {
+    let tasks = trials.iter().flat_map(|trial| trial.tasks.clone()).collect();
+    Some(Batch { tasks, ..trials.first()?.clone() })
+}
+
 impl QueueView {
     /// The merge queue of the history.
     pub fn of(active: &ActiveAttempts) -> QueueView {
         QueueView {
             waiting: active.queue.clone(),
-            landing: BatchView::of(&active.trials),
+            landing: landing(&active.trials),
             blocked: BlockedLanding::now(active),
             landed: active.waiting.as_ref().map(WaitingWorkView::of),
         }
@@ -181,20 +164,6 @@ impl QueueView {
     pub fn end(&self) -> String {
         let landed = self.landed.as_ref();
         landed.map_or_else(String::new, |it| format!("; {}: `ralph land`", it.what()))
-    }
-}
-
-impl BatchView {
-    /// The trials of the merge queue as one, if there are any.
-    fn of(trials: &[Batch]) -> Option<BatchView> {
-        let Batch { branch, onto, .. } = trials.first()?.clone();
-        let tasks = trials.iter().flat_map(|trial| trial.tasks.clone()).collect();
-        Some(BatchView { branch, onto: onto.into(), tasks })
-    }
-
-    /// The first few tasks.
-    pub fn names(&self) -> String {
-        ids(&self.tasks)
     }
 }
 

@@ -96,6 +96,11 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// What was sent and is paid in full.
+    pub fn sent(&self) -> u64 {
+        self.input + self.cache_write
+    }
+
     /// Adds two counts.
     #[must_use]
     pub fn plus(self, other: Tokens) -> Tokens {

@@ -16,6 +16,7 @@ use crate::{
         run::PastRunView,
         run::RunView,
         state::{StateKind, StateMark},
+        waits::waiting_text,
         words::{clock, counted, full, ids, length, limit, minute, short},
     },
 };
@@ -95,7 +96,7 @@ impl RunReport {
             }
         }
         if let Some(waiting) = &self.run.waiting {
-            page.text(Style::Warn, &format!("Waiting: {}", waiting.text(now)));
+            page.text(Style::Warn, &format!("Waiting: {}", waiting_text(waiting, now)));
         }
         if let Some(newer) = self.newer_runs.first() {
             past_run(&mut page, &self.run, newer);
