@@ -2,100 +2,189 @@
 //!
 //! Only names and patterns; the adapter looks for the files.
 
-use crate::redact;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-/// Files and folders with credentials, sockets of other programs, or what people typed. `~` is the
-/// home folder. What is not there is not hidden.
+use crate::redact::{self, Redactor};
+
+/// What the private home folder of a sandbox shows, besides names without a full stop: tools, caches,
+/// and settings without secrets. `!` is before the names in a folder that it does not show.
+pub const SHOWN: &str = ".gitconfig .gitignore_global .gitignore .gitattributes .editorconfig \
+    .prettierrc .eslintrc.json .clang-format .shellcheckrc .tool-versions .asdfrc .profile .bashrc \
+    .bash_profile .zshrc .zshenv .zprofile .inputrc .Rprofile .hushlogin .nvmrc .node-version \
+    .python-version .ruby-version .rbenv .nodenv .volta .bun .deno .nvm .fnm .pyenv .asdf .asdf-vm \
+    .sdkman .jenv .jdks .goenv .gvm .rustup .cargo!credentials,credentials.toml .elan .ghcup .opam \
+    .julia .juliaup .konan .linuxbrew .mamba .conda .micromamba .moon .mix .hex!hex.config .nimble!github_api_token .nix-profile \
+    .nix-defexpr .phpbrew .phpenv .pixi!credentials.json .plenv .proto .racket .raku .roswell .rubies .rvm .rye \
+    .sbt!.credentials,1.0 .stack!upload .svm .swiftenv .swiftly .swiftpm .tfenv .zvm .foundry!keystores .fvm \
+    .espressif .arduino15 .clojure .cmake .luarocks!upload_config.lua .platformio!appstate.json .dub \
+    .gem!credentials .npm .npm-global .npm-packages .pnpm-store .yarn .node-gyp .nx .m2/repository \
+    .m2/wrapper .m2/toolchains.xml .gradle!gradle.properties,init.d,init.gradle \
+    .ivy2!.credentials .kotlin .dartServer .pub-cache!credentials.json .cpan .cabal!config .lein!credentials.clj.gpg,profiles.clj \
+    .nuget/packages .dotnet .terraform.d/plugins .terraform.d/plugin-cache .pulumi/plugins .pulumi/bin \
+    .docker/cli-plugins .krew .conan2/p .keras .triton .nv .wp-cli .xmake .vmodules .embedmongo \
+    .emscripten_cache .java .android!adbkey,adbkey.pub .local/bin .local/lib .local/include \
+    .local/share/applications .local/share/aquaproj-aqua .local/share/devbox .local/share/fnm \
+    .local/share/fonts .local/share/gem!credentials .local/share/hatch .local/share/mise .local/share/pipx \
+    .local/share/pnpm .local/share/man .local/share/claude .local/share/cursor-agent .local/share/svm .local/share/uv!credentials \
+    .local/share/virtualenvs .local/share/nvm .local/share/rtx .local/share/bash-completion \
+    .local/state/mise .local/state/nix .local/state/cabal .cache/Cypress .cache/bazel .cache/bazelisk \
+    .cache/black .cache/ccache .cache/composer .cache/deno .cache/electron .cache/elixir_make \
+    .cache/fontconfig .cache/gem .cache/go-build .cache/golangci-lint .cache/hatch .cache/helm \
+    .cache/huggingface!token,stored_tokens .cache/matplotlib .cache/meson .cache/mise .cache/ms-playwright \
+    .cache/mypy .cache/node .cache/node-gyp .cache/org.swift.swiftpm .cache/pdm .cache/pip \
+    .cache/pnpm .cache/pre-commit .cache/prisma .cache/puppeteer .cache/pypoetry .cache/rebar3 .cache/ruff \
+    .cache/sccache .cache/selenium .cache/staticcheck .cache/torch .cache/typescript .cache/uv .cache/vcpkg \
+    .cache/yarn .cache/zig .config/ccache .config/clangd .config/git!credentials .config/go .config/matplotlib \
+    .config/mise .config/nix .config/rubocop .config/user-dirs.dirs .config/uv .config/rustfmt";
+
+/// Whether a sandbox shows something of this name in the home folder, to some agent.
+pub fn is_shown(name: &str) -> bool {
+    let first = |path: &str| path.split(['/', '!']).next() == Some(name);
+    let own = AGENT_FOLDERS.iter().flat_map(|folders| folders.own);
+    !name.starts_with('.')
+        || SHOWN.split(' ').any(first)
+        || own.filter_map(|path| path.strip_prefix("~/")).any(first)
+}
+
+/// Files among them that may hold a secret beside what tools need: a line with one is left out.
+pub const FILTERED: &str = ".gitconfig .cargo/config .cargo/config.toml .config/git/config .config/go/env \
+    .config/nix/nix.conf .config/uv/uv.toml .bashrc .bash_profile .profile .zshrc .zshenv .zprofile";
+
+/// Returns a file without its lines that hold a secret.
+pub fn without_secrets(content: &[u8], environment: &BTreeMap<String, String>) -> Vec<u8> {
+    let variables = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    let secrets = Redactor::of_variables(variables);
+    let text = String::from_utf8_lossy(content);
+    let is_open = |line: &&str| secrets.clone().text(line) == **line;
+    let kept: String = text.split_inclusive('\n').filter(is_open).collect();
+    if kept == text { content.to_vec() } else { kept.into_bytes() }
+}
+
+/// Whether a folder leaves out a name.
+pub type LeftOut = Box<dyn Fn(&str) -> bool>;
+
+/// A path that a private folder shows.
+pub struct ShownPath {
+    /// The private folder.
+    pub folder: PathBuf,
+    /// The path in it.
+    pub path: PathBuf,
+    /// Whether a name in it is left out; none if all of it is shown.
+    pub left_out: Option<LeftOut>,
+}
+
+/// Returns a path that may start with `~/`.
+pub fn at_home(path: &str, home: &Path) -> PathBuf {
+    path.strip_prefix("~/").map_or_else(|| PathBuf::from(path), |rest| home.join(rest))
+}
+
+/// Returns a path of the settings.
+///
+/// # Errors
+/// It is not absolute.
+pub fn named(path: &str, home: &Path, setting: &str) -> Result<PathBuf, String> {
+    let found = if path == "~" { home.to_owned() } else { at_home(path, home) };
+    if found.is_absolute() {
+        return Ok(found);
+    }
+    let path = path.escape_debug();
+    Err(format!(
+        "`{setting}` of the sandbox names `{path}`; use an absolute path, or one with `~/`"
+    ))
+}
+
+/// What a sandbox shows of the home folder, that folder first, and of the folders that stand for a part
+/// of it.
+pub fn shown_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<ShownPath> {
+    let hides_dots = |folder: &Path| ShownPath {
+        folder: folder.to_owned(),
+        path: PathBuf::new(),
+        left_out: Some(Box::new(|name| name.starts_with('.'))),
+    };
+    let shown = |folder: &Path, path: &str, left_out: &'static str| ShownPath {
+        folder: folder.to_owned(),
+        path: path.into(),
+        left_out: (!left_out.is_empty())
+            .then(|| -> LeftOut { Box::new(move |name| left_out.split(',').any(|it| it == name)) }),
+    };
+    let mut all = vec![hides_dots(home)];
+    let moved = |(variable, usual): &(&str, &'static str)| {
+        let folder = PathBuf::from(environment.get(*variable)?);
+        let is_other = folder.is_absolute() && !home.starts_with(&folder);
+        (is_other && folder != home.join(usual)).then_some((folder, *usual))
+    };
+    let moved: Vec<(PathBuf, &str)> = MOVED_BY_VARIABLE.iter().filter_map(moved).collect();
+    all.extend(
+        moved.iter().map(|(folder, _)| ShownPath {
+            left_out: Some(Box::new(|_| true)),
+            ..hides_dots(folder)
+        }),
+    );
+    for word in SHOWN.split(' ') {
+        let (path, left_out) = word.split_once('!').unwrap_or((word, ""));
+        all.push(shown(home, path, left_out));
+        let there =
+            moved.iter().filter_map(|(folder, usual)| Some((folder, path.strip_prefix(*usual)?)));
+        all.extend(there.map(|(folder, path)| shown(folder, path, left_out)));
+    }
+    let search = environment.get("PATH").into_iter().flat_map(|it| it.split(':')).map(Path::new);
+    let programs = search.filter(|it| it.ends_with("bin") || it.ends_with("shims"));
+    let programs = programs.filter_map(|folder| folder.strip_prefix(home).ok()?.to_str());
+    all.extend(programs.map(|path| shown(home, path, "")));
+    all
+}
+
+/// What a sandbox hides wherever it is.
+pub fn hidden_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = HIDDEN.iter().map(|path| at_home(path, home)).collect();
+    for word in HIDDEN_BY_VARIABLE.split(' ') {
+        let (variable, file) = word.split_once('/').unwrap_or((word, ""));
+        let named = environment.get(variable).into_iter().flat_map(|it| it.split(':'));
+        let named =
+            named.map(|path| Path::new(path).components().chain(Path::new(file).components()));
+        paths.extend(named.map(Iterator::collect::<PathBuf>));
+    }
+    paths.extend(sockets(environment));
+    // A variable may name the home folder, or a device.
+    paths.retain(|path| path.is_absolute() && !home.starts_with(path) && !path.starts_with("/dev"));
+    paths
+}
+
+/// The sockets that variables name.
+fn sockets(environment: &BTreeMap<String, String>) -> impl Iterator<Item = PathBuf> {
+    let names = |name: &str| {
+        ["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST"].contains(&name)
+            || name.starts_with("DBUS_")
+    };
+    let values = environment.iter().filter(move |(name, _)| names(name)).map(|(_, value)| value);
+    values.map(|value| {
+        let path = value.split([',', ';']).next().unwrap_or_default();
+        let path = path.trim_start_matches("unix:").trim_start_matches("path=");
+        PathBuf::from(path.replace("//", "/"))
+    })
+}
+
+/// Folders in the home folder that a variable names elsewhere.
+pub const MOVED_BY_VARIABLE: &[(&str, &str)] = &[
+    ("XDG_CACHE_HOME", ".cache/"),
+    ("XDG_CONFIG_HOME", ".config/"),
+    ("XDG_DATA_HOME", ".local/share/"),
+    ("XDG_STATE_HOME", ".local/state/"),
+];
+
+/// Files and folders that are hidden elsewhere: names in the home folder without a full stop, sockets
+/// of programs that do more than a sandbox may, password hashes and keys that root can read.
 pub const HIDDEN: &[&str] = &[
-    "~/.ssh",
-    "~/.aws",
-    "~/.azure",
-    "~/.gnupg",
-    "~/.netrc",
     "~/_netrc",
-    "~/.authinfo",
-    "~/.config/gh",
-    "~/.config/glab-cli",
-    "~/.config/hub",
-    "~/.config/gcloud",
-    "~/.config/doctl",
-    "~/.config/git/credentials",
-    "~/.config/pip",
-    "~/.config/rclone",
-    "~/.config/sops",
-    "~/.config/containers/auth.json",
-    "~/.git-credentials",
-    "~/.kube",
-    "~/.docker",
-    "~/.npmrc",
-    "~/.yarnrc.yml",
-    "~/.pypirc",
-    "~/.gem/credentials",
-    "~/.cargo/credentials",
-    "~/.cargo/credentials.toml",
-    "~/.composer/auth.json",
-    "~/.config/composer/auth.json",
-    "~/.m2/settings.xml",
-    "~/.gradle/gradle.properties",
-    "~/.terraform.d",
-    "~/.terraformrc",
-    "~/.vault-token",
-    "~/.boto",
-    "~/.s3cfg",
-    "~/.pgpass",
-    "~/.my.cnf",
-    "~/.mylogin.cnf",
-    "~/.password-store",
-    "~/.local/share/keyrings",
-    "~/.local/share/kwalletd",
-    "~/.config/kwalletrc",
-    "~/.config/Bitwarden",
-    "~/.config/Bitwarden CLI",
-    "~/.config/1Password",
-    "~/.config/op",
-    "~/.1password",
-    "~/.config/age",
-    // Browsers and mail.
-    "~/.mozilla",
-    "~/.thunderbird",
-    "~/.config/google-chrome",
-    "~/.config/chromium",
-    "~/.config/BraveSoftware",
-    "~/.config/microsoft-edge",
-    "~/.config/vivaldi",
-    "~/.config/opera",
-    "~/.config/Slack",
-    "~/.config/Signal",
-    "~/.config/discord",
-    "~/snap/firefox",
-    "~/snap/chromium",
-    "~/.var/app",
-    // What people typed.
-    "~/.bash_history",
-    "~/.zsh_history",
-    "~/.histfile",
-    "~/.history",
-    "~/.local/share/fish/fish_history",
-    "~/.python_history",
-    "~/.node_repl_history",
-    "~/.psql_history",
-    "~/.mysql_history",
-    "~/.sqlite_history",
-    "~/.rediscli_history",
-    "~/.lesshst",
-    "~/.viminfo",
-    "~/.local/state/nvim",
-    // Sockets of programs that do more than the sandbox may.
-    "~/.colima",
-    "~/.lima",
-    "~/.orbstack",
-    "~/.local/share/containers/podman",
-    "~/.config/systemd",
+    "~/clearml.conf",
+    "~/snap",
     "/var/lib/docker",
     "/var/lib/incus/unix.socket",
     "/var/lib/lxd/unix.socket",
     "/var/snap/lxd/common/lxd/unix.socket",
-    // Password hashes and keys of the machine, which root can read.
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -110,28 +199,27 @@ pub const HIDDEN: &[&str] = &[
     "/var/lib/systemd/credential.secret",
 ];
 
-/// Variables that name a file or folder with credentials, or a folder with a file of that name.
-pub const HIDDEN_BY_VARIABLE: &[(&str, &str)] = &[
-    ("AWS_CONFIG_FILE", ""),
-    ("AWS_SHARED_CREDENTIALS_FILE", ""),
-    ("CARGO_HOME", "credentials.toml"),
-    ("CLOUDSDK_CONFIG", ""),
-    ("DOCKER_CONFIG", ""),
-    ("GH_CONFIG_DIR", ""),
-    ("GNUPGHOME", ""),
-    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
-    ("HISTFILE", ""),
-    ("KUBECONFIG", ""),
-    ("NETRC", ""),
-    ("NPM_CONFIG_USERCONFIG", ""),
-    ("PGPASSFILE", ""),
-    ("SOPS_AGE_KEY_FILE", ""),
-    ("XAUTHORITY", ""),
-];
-
-/// Variables that name another folder for one in the home folder.
-pub const MOVED_BY_VARIABLE: &[(&str, &str)] =
-    &[("XDG_CONFIG_HOME", "~/.config/"), ("XDG_DATA_HOME", "~/.local/share/")];
+/// Variables that name a file or folder with credentials, or several with `:` between; after a `/` the
+/// file in the folder.
+pub const HIDDEN_BY_VARIABLE: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE \
+    AWS_WEB_IDENTITY_TOKEN_FILE AZURE_CONFIG_DIR BOTO_CONFIG CARGO_HOME/credentials.toml \
+    CARGO_HOME/credentials CLOUDSDK_CONFIG CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE DOCKER_CONFIG \
+    DOCKER_CERT_PATH BUILDX_CONFIG REGISTRY_AUTH_FILE GH_CONFIG_DIR GLAB_CONFIG_DIR GNUPGHOME \
+    GOOGLE_APPLICATION_CREDENTIALS HISTFILE KUBECONFIG MINIKUBE_HOME NETRC NPM_CONFIG_USERCONFIG \
+    npm_config_userconfig NPM_CONFIG_GLOBALCONFIG PIP_CONFIG_FILE UV_CONFIG_FILE UV_CREDENTIALS_DIR \
+    BUNDLE_USER_CONFIG BUNDLE_APP_CONFIG/config COMPOSER_HOME/auth.json \
+    GRADLE_USER_HOME/gradle.properties MAVEN_USER_HOME/settings.xml \
+    NUGET_CREDENTIALPROVIDER_SESSIONTOKENCACHE_PATH PULUMI_HOME/credentials.json TF_CLI_CONFIG_FILE \
+    HELM_REGISTRY_CONFIG HELM_REPOSITORY_CONFIG HELM_CONFIG_HOME VAGRANT_HOME/data PGPASSFILE \
+    PGSERVICEFILE PGSSLKEY MYSQL_TEST_LOGIN_FILE MYSQL_HOME/my.cnf DBT_PROFILES_DIR/profiles.yml \
+    KAGGLE_CONFIG_DIR/kaggle.json HF_TOKEN_PATH HF_HOME/token RCLONE_CONFIG RESTIC_PASSWORD_FILE \
+    BORG_KEYS_DIR PASSWORD_STORE_DIR SOPS_AGE_KEY_FILE SOPS_AGE_SSH_PRIVATE_KEY_FILE VAULT_CLIENT_KEY \
+    ANSIBLE_VAULT_PASSWORD_FILE ANSIBLE_PRIVATE_KEY_FILE ANSIBLE_GALAXY_TOKEN_PATH \
+    ANSIBLE_BECOME_PASSWORD_FILE ANSIBLE_CONNECTION_PASSWORD_FILE DATABRICKS_CONFIG_FILE \
+    SNOWFLAKE_HOME OCI_CLI_CONFIG_FILE OS_CLIENT_CONFIG_FILE CURL_HOME/.curlrc WGETRC \
+    JUPYTER_CONFIG_DIR JUPYTER_RUNTIME_DIR ANDROID_USER_HOME/adbkey CONAN_HOME/credentials.json CONDARC \
+    HEX_HOME/hex.config CABAL_CONFIG STACK_ROOT/upload PUB_CACHE/credentials.json \
+    BUILDKITE_AGENT_TOKEN_PATH XAUTHORITY";
 
 /// The parts of `/run` that programs need; all else in it is hidden, because it contains sockets.
 pub const SHOWN_OF_RUN: &[&str] = &[
@@ -145,6 +233,12 @@ pub const SHOWN_OF_RUN: &[&str] = &[
 
 /// The folders that are private and empty.
 pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
+
+/// The private folder in which a path is; none if it is in none, or is one.
+pub fn private_above(path: &str) -> Option<&'static str> {
+    let is_above = |folder: &&str| path != *folder && Path::new(path).starts_with(folder);
+    PRIVATE.iter().copied().find(is_above)
+}
 
 /// Package managers that fail without a cache that they can write: the variable that names another
 /// one, the name of that of an attempt, and the usual one.
@@ -261,6 +355,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
             "~/.claude/rules/",
             "~/.claude/skills/",
             "~/.claude/workflows/",
+            "~/.claude/projects/*/memory/",
         ],
         copied: &["~/.claude.json"],
         variables: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
@@ -442,6 +537,18 @@ pub fn keeps_variable(
     }
 }
 
+/// The variables of an environment that a process does not keep; see [`keeps_variable`].
+pub fn removed_variables<'a>(
+    environment: &'a BTreeMap<String, String>,
+    allowed: Option<&'a [String]>,
+    agent: Option<&'a str>,
+) -> impl Iterator<Item = String> + 'a {
+    let other = environment
+        .iter()
+        .filter(move |(name, value)| !keeps_variable((name, value), allowed, agent));
+    other.map(|(name, _)| name.clone())
+}
+
 /// Whether a name fits a pattern, in which a `*` at the start or the end is any text.
 fn is_match(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
@@ -469,6 +576,42 @@ mod tests {
                 assert!(keeps_variable((name, ""), Some(&[]), Some(folders.agent)), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn the_home_folder_shows_tools_and_no_credentials() {
+        for name in [".ssh", ".aws", ".netrc", ".npmrc", ".kube", ".mozilla", ".bash_history"] {
+            assert!(!is_shown(name), "{name}");
+        }
+        for name in [".cargo", ".rustup", ".config", ".gitconfig", ".claude", "code"] {
+            assert!(is_shown(name), "{name}");
+        }
+        for word in SHOWN.split(' ') {
+            assert!(word.starts_with('.') && !word.ends_with('/'), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_found_in_variables() {
+        let environment = [
+            ("SSH_AUTH_SOCK", "/a/agent"),
+            ("DOCKER_HOST", "unix:///a/docker.sock"),
+            ("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/a/bus,guid=1;unix:abstract=x"),
+            ("CONTAINER_HOST", "tcp://host:1"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let found = hidden_paths(Path::new("/home/u"), &environment.into());
+        for path in ["/a/bus", "/a/docker.sock", "/a/agent"].map(PathBuf::from) {
+            assert!(found.contains(&path), "{}", path.display());
+        }
+        assert!(!found.iter().any(|path| path.ends_with("host:1")));
+    }
+
+    #[test]
+    fn a_line_with_a_secret_is_left_out() {
+        let text = ["[user]\n  name = a\n[github]\n  oauthtoken = ", "aB3xyz9qaB3xyz9q\n"].concat();
+        let kept = without_secrets(text.as_bytes(), &BTreeMap::new());
+        assert_eq!(kept, b"[user]\n  name = a\n[github]\n");
     }
 
     #[test]

@@ -649,8 +649,12 @@ fn what_cannot_be_held_is_refused() {
         return;
     }
     let stage = Stage::new();
-    let write = vec!["~".to_owned()];
-    let open = SandboxSettings { write, ..settings(SandboxEngine::Landlock) };
+    let home = SandboxSettings { write: vec!["~".to_owned()], ..settings(SandboxEngine::Landlock) };
+    let why = stage.run_in(&home, "true").err().unwrap();
+    assert!(why.contains("would show credentials"), "{why}");
+    fs::create_dir_all(stage.trial.dir().join("builds/x")).unwrap();
+    let (write, hide) = (vec!["~/builds".to_owned()], vec!["~/builds/x".to_owned()]);
+    let open = SandboxSettings { write, hide, ..settings(SandboxEngine::Landlock) };
     let why = stage.run_in(&open, "true").err().unwrap();
     assert!(why.contains("is hidden in") && why.contains("bubblewrap"), "{why}");
     let offline = SandboxSettings { network: Network::Off, ..settings(SandboxEngine::Landlock) };

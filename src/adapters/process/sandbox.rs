@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use super::{ProcessSpec, program, relay, sign};
 use crate::core::{
     executor::{Network, SandboxEngine, SandboxSettings},
-    sandbox::{CACHES, keeps_variable},
+    sandbox::{CACHES, FILTERED, at_home, private_above, removed_variables, without_secrets},
 };
 use crate::regular_file;
 use access::{AccessRules, PathAccess};
@@ -222,7 +222,10 @@ pub fn confined(
     if is_landlock {
         landlock::must_hold(settings, paths, &rules)?;
     }
-    let env_remove = removed_variables(&spec, settings, paths);
+    // Before the sandbox begins: its first process shows its environment to all others.
+    let mut env_remove = spec.env_remove.clone();
+    let allowed = settings.env.as_deref();
+    env_remove.extend(removed_variables(&paths.environment, allowed, paths.agent.as_deref()));
     let mut env = spec.env.clone();
     env.push((
         relay::VARIABLE.to_owned(),
@@ -234,8 +237,7 @@ pub fn confined(
         let scratch = landlock::make_scratch(&paths.record)?;
         rules.must_write(&scratch);
         env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
-    } else if let Some(folder) = environment.get("TMPDIR").and_then(|it| access::private_above(it))
-    {
+    } else if let Some(folder) = environment.get("TMPDIR").and_then(|it| private_above(it)) {
         // The temporary folder of the attempt is empty, and has no folder of a person's in it.
         env.push(("TMPDIR".to_owned(), folder.to_owned()));
     }
@@ -258,16 +260,49 @@ pub fn confined(
     if is_landlock {
         argv.extend(inside);
     } else {
-        let mut copies = own.copy_into(&paths.record.with_extension("tmpdir"))?;
+        let folder = paths.record.with_extension("tmpdir");
+        let mut copies = own.copy_into(&folder)?;
         copies.retain(|(_, original)| {
             rules.of_path(original) == PathAccess::Anchored
                 && !access::is_listed(&settings.write, original, &paths.home)
         });
-        argv.extend(bubblewrap::command_line(&support, &rules, &copies, &spec.dir, is_off));
+        copies.extend(filtered(&rules, paths, &environment, &folder)?);
+        let masks = ["empty", "empty.json"].map(|name| folder.join(name).display().to_string());
+        write(masks[0].as_ref(), b"")?;
+        write(masks[1].as_ref(), b"{}\n")?;
+        argv.extend(bubblewrap::command_line(&support, &rules, &copies, &masks, &spec.dir, is_off));
         argv.extend(inside);
         argv = bubblewrap::outlasting_signals(argv);
     }
     Ok(ProcessSpec { argv, env, env_remove, stdin: "/dev/null".into(), ..spec })
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), String> {
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| regular_file::write(path, content))
+        .map_err(|error| format!("write `{}`: {error}", path.display()))
+}
+
+/// Copies the shown files with a secret in one of their lines, without such lines. Returns each copy with
+/// its original.
+fn filtered(
+    rules: &AccessRules,
+    paths: &SandboxPaths,
+    environment: &BTreeMap<String, String>,
+    folder: &Path,
+) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+    let mut copies = Vec::new();
+    for name in FILTERED.split(' ') {
+        let original = paths.home.join(name);
+        let Ok(content) = regular_file::read(&original) else { continue };
+        let kept = without_secrets(&content, environment);
+        if rules.of_path(&original) == PathAccess::ReadOnly && kept != content {
+            let copy = folder.join(format!("filtered-{}", copies.len()));
+            write(&copy, &kept)?;
+            copies.push((copy, original));
+        }
+    }
+    Ok(copies)
 }
 
 /// Makes the caches of an attempt for package managers that cannot write their usual one. Returns the
@@ -280,7 +315,7 @@ fn caches(
     let parent = paths.record.with_extension("tmpdir").join("caches");
     let mut variables = Vec::new();
     for (variable, name, usual) in CACHES {
-        let usual = agent_settings::at_home(usual, &paths.home);
+        let usual = at_home(usual, &paths.home);
         if environment.contains_key(*variable) || rules.writes_in(&usual) {
             continue;
         }
@@ -297,20 +332,6 @@ impl EntrySpec {
     fn to_word(&self) -> String {
         serde_json::to_string(self).expect("paths and names only")
     }
-}
-
-/// The variables that a process does not get. They are removed before the sandbox begins: its first
-/// process shows its environment to all others.
-fn removed_variables(
-    spec: &ProcessSpec,
-    settings: &SandboxSettings,
-    paths: &SandboxPaths,
-) -> Vec<String> {
-    let allowed = settings.env.as_deref();
-    let agent = paths.agent.as_deref();
-    let keeps = |(name, value): &(&String, &String)| keeps_variable((name, value), allowed, agent);
-    let other = paths.environment.iter().filter(|variable| !keeps(variable)).map(|(name, _)| name);
-    spec.env_remove.iter().chain(other).cloned().collect()
 }
 
 /// Takes the orders of `confined`, and runs the command in this process. Returns only if that fails.

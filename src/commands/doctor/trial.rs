@@ -22,6 +22,7 @@ use crate::{
         executor::{Executor, LOCAL, Placement, shell_word},
         exit::Exit,
         finding::{Finding, FindingKind},
+        sandbox::is_shown,
     },
     project::{placement, slot_pool::SlotPool, workspace::Workspace},
     view::lines::counted,
@@ -255,6 +256,15 @@ impl Trial<'_> {
         let support = placement::sandbox_support(executor);
         for gap in support.iter().flat_map(|support| &support.gaps) {
             findings.push(FindingKind::SandboxGap.with(&[name, gap]));
+        }
+        let home = std::env::var_os("HOME").filter(|_| support.is_some()).unwrap_or_default();
+        let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut hidden: Vec<String> = names.filter(|name| !is_shown(name)).collect();
+        if !hidden.is_empty() {
+            hidden.sort_unstable();
+            let hides = format!("it hides `~/{}`; `show` shows more", hidden.join("`, `~/"));
+            findings.push(FindingKind::SandboxGap.with(&[name, &hides]));
         }
         findings
     }

@@ -8,13 +8,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    SandboxPaths,
-    agent_settings::{AgentSettings, at_home},
-};
+use super::{SandboxPaths, agent_settings::AgentSettings};
 use crate::core::{
     executor::{Network, SandboxSettings},
-    sandbox::{HIDDEN, HIDDEN_BY_VARIABLE, MOVED_BY_VARIABLE, PRIVATE, SHOWN_OF_RUN, folders_of},
+    sandbox::{
+        PRIVATE, SHOWN_OF_RUN, ShownPath, at_home, folders_of, hidden_paths, named, shown_paths,
+    },
 };
 
 /// The access to a file, or to a folder with everything in it.
@@ -45,12 +44,6 @@ pub(super) struct AccessRules {
     rules: BTreeMap<PathBuf, PathAccess>,
 }
 
-/// The private folder in which a path is; none if it is in none, or is one.
-pub(super) fn private_above(path: &str) -> Option<&'static str> {
-    let is_above = |folder: &&str| path != *folder && Path::new(path).starts_with(folder);
-    PRIVATE.iter().copied().find(is_above)
-}
-
 impl AccessRules {
     /// Returns the rules of a sandbox. `environment` is that of the process.
     ///
@@ -73,16 +66,22 @@ impl AccessRules {
             }
         }
         rules.hide_run(&settings.network);
-        rules.set(home, PathAccess::ReadOnly);
-        for path in [&paths.main, &paths.git, &paths.record].into_iter().chain(&paths.read) {
+        rules.show_home(home, environment);
+        let shown = [&paths.main, &paths.git, &paths.record].into_iter().chain(&paths.read);
+        for path in shown.filter(|path| !is_around(path, home)) {
             rules.set(path, PathAccess::ReadOnly);
         }
-        rules.hide_credentials(home, environment);
+        for path in hidden_paths(home, environment) {
+            rules.hide(&path)?;
+        }
         rules.allow_worktree(paths)?;
         rules.set(&paths.task, PathAccess::Writable);
         rules.allow_agent(paths.agent.as_deref(), home, environment);
         for path in &settings.write {
             let path = named(path, home, "write")?;
+            if is_around(&path, home) {
+                return Err(format!("`write: [{}]` would show credentials", path.display()));
+            }
             if !path.exists() {
                 fs::create_dir_all(&path).map_err(|error| {
                     format!("`write` of the sandbox: create `{}`: {error}", path.display())
@@ -94,9 +93,9 @@ impl AccessRules {
             rules.show(&named(path, home, "show")?);
         }
         for path in &settings.hide {
-            rules.hide(&named(path, home, "hide")?);
+            rules.hide(&named(path, home, "hide")?)?;
         }
-        rules.hide(&paths.pool);
+        rules.hide(&paths.pool)?;
         Ok(rules)
     }
 
@@ -113,9 +112,56 @@ impl AccessRules {
         }
     }
 
-    /// Hides a file or folder.
-    pub(super) fn hide(&mut self, path: &Path) {
-        self.set(path, PathAccess::Hidden);
+    /// Hides a file or folder, if there is one that can be reached.
+    ///
+    /// # Errors
+    /// It is there and cannot be hidden.
+    pub(super) fn hide(&mut self, path: &Path) -> Result<(), String> {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+        let found = match fs::canonicalize(path) {
+            Err(error) if [NotFound, NotADirectory, PermissionDenied].contains(&error.kind()) => {
+                return Ok(());
+            }
+            found => found
+                .map_err(|error| format!("hide `{}` in the sandbox: {error}", path.display()))?,
+        };
+        // In a private folder it is absent, unless a part of that is shown.
+        let above = found.parent().map(|above| self.of_path(above));
+        if above != Some(PathAccess::Private) || self.below(&found).next().is_some() {
+            self.rules.insert(found, PathAccess::Hidden);
+        } else {
+            self.rules.remove(&found);
+        }
+        Ok(())
+    }
+
+    /// Makes the home folder a private one with what is shown in it.
+    fn show_home(&mut self, home: &Path, environment: &BTreeMap<String, String>) {
+        for ShownPath { folder, path, left_out } in shown_paths(home, environment) {
+            let Some(left_out) = left_out else {
+                self.show_in(&folder, &path, folder == home);
+                continue;
+            };
+            let folder = folder.join(path);
+            self.set(&folder, PathAccess::Private);
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            for name in entries.map(|entry| entry.file_name()) {
+                if !left_out(&name.to_string_lossy()) {
+                    self.show_in(&folder, Path::new(&name), folder == home);
+                }
+            }
+        }
+    }
+
+    /// Shows a path in a private folder, whose first part may be a link that a person made.
+    fn show_in(&mut self, folder: &Path, path: &Path, may_link: bool) {
+        let Ok(folder) = fs::canonicalize(folder) else { return };
+        let top = folder.join(path.iter().next().unwrap_or_default());
+        let real = if may_link { fs::canonicalize(&top).unwrap_or_default() } else { top };
+        let real: PathBuf = real.iter().chain(path.iter().skip(1)).collect();
+        if fs::canonicalize(&real).is_ok_and(|found| found == real) {
+            self.rules.entry(folder.join(path)).or_insert(PathAccess::ReadOnly);
+        }
     }
 
     /// Whether no link on the way to a path is in a folder that a sandbox may change.
@@ -132,30 +178,6 @@ impl AccessRules {
             }
         }
         true
-    }
-
-    fn hide_credentials(&mut self, home: &Path, environment: &BTreeMap<String, String>) {
-        let moved = |path: &str| {
-            let mut folders = MOVED_BY_VARIABLE.iter().filter_map(|(variable, folder)| {
-                Some((environment.get(*variable)?, path.strip_prefix(folder)?))
-            });
-            folders.next().map(|(folder, rest)| Path::new(folder).join(rest))
-        };
-        for path in HIDDEN {
-            self.hide(&at_home(path, home));
-            if let Some(path) = moved(path) {
-                self.hide(&path);
-            }
-        }
-        for (variable, file) in HIDDEN_BY_VARIABLE {
-            let value = environment.get(*variable).map(Path::new);
-            if let Some(path) = value.filter(|path| path.is_absolute()) {
-                self.hide(&path.join(file));
-            }
-        }
-        for socket in sockets_of(environment) {
-            self.hide(&socket);
-        }
     }
 
     /// Makes a file readable wherever it is.
@@ -291,7 +313,8 @@ impl AccessRules {
     pub(super) fn steps(&self) -> impl Iterator<Item = (&Path, PathAccess)> {
         self.rules.iter().filter_map(|(path, access)| {
             let above = path.parent().map_or(PathAccess::ReadOnly, |above| self.of_path(above));
-            let is_needed = above != *access || *access == PathAccess::Anchored;
+            let is_place = matches!(access, PathAccess::Anchored | PathAccess::Private);
+            let is_needed = above != *access || is_place;
             is_needed.then_some((path.as_path(), *access))
         })
     }
@@ -306,36 +329,15 @@ impl AccessRules {
     }
 }
 
-/// The sockets that variables name.
-fn sockets_of(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let names = |name: &str| {
-        ["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST"].contains(&name)
-            || name.starts_with("DBUS_")
-    };
-    let path = |value: &String| {
-        let path = value.split([',', ';']).next().unwrap_or_default();
-        let path = path.trim_start_matches("unix:").trim_start_matches("path=");
-        PathBuf::from(path.replace("//", "/"))
-    };
-    let values = environment.iter().filter(|(name, _)| names(name)).map(|(_, value)| path(value));
-    values.filter(|path| path.is_absolute()).collect()
+/// Whether a path is the home folder, or has it in it.
+fn is_around(path: &Path, home: &Path) -> bool {
+    fs::canonicalize(path)
+        .is_ok_and(|path| fs::canonicalize(home).is_ok_and(|it| it.starts_with(path)))
 }
 
 /// Whether the list of what can be changed names this path itself.
 pub(super) fn is_listed(list: &[String], path: &Path, home: &Path) -> bool {
     list.iter().any(|listed| at_home(listed.trim_end_matches('/'), home) == path)
-}
-
-/// Returns a path of the settings.
-fn named(path: &str, home: &Path, setting: &str) -> Result<PathBuf, String> {
-    let found = if path == "~" { home.to_owned() } else { at_home(path, home) };
-    if found.is_absolute() {
-        return Ok(found);
-    }
-    let path = path.escape_debug();
-    Err(format!(
-        "`{setting}` of the sandbox names `{path}`; use an absolute path, or one with `~/`"
-    ))
 }
 
 #[cfg(test)]
@@ -369,6 +371,49 @@ mod tests {
     }
 
     #[test]
+    fn the_home_folder_is_private_with_what_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, elsewhere) = (root.join("home"), root.join("elsewhere"));
+        fs::create_dir(root.join("data")).unwrap();
+        for name in [".ssh", ".m2/repository", ".cargo/bin", ".config/gh", ".config/git", "code"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        fs::write(home.join(".cargo/credentials.toml"), "").unwrap();
+        fs::write(home.join(".m2/settings.xml"), "").unwrap();
+        fs::create_dir_all(elsewhere.join("kube")).unwrap();
+        fs::write(elsewhere.join("aws"), "").unwrap();
+        symlink(root.join("data"), home.join("linked")).unwrap();
+        symlink(home.join(".ssh"), home.join(".cargo/key")).unwrap();
+        let name = |path: &str| elsewhere.join(path).display().to_string();
+        let variables = [("KUBECONFIG", format!("/none:{}", name("kube"))), ("NETRC", name("aws"))];
+        let environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut rules = AccessRules::default();
+        rules.show_home(&home, &environment);
+        for path in hidden_paths(&home, &environment) {
+            rules.hide(&path).unwrap();
+        }
+        for path in [
+            ".ssh/id",
+            ".m2/settings.xml",
+            ".cargo/credentials.toml",
+            ".config/gh/x",
+            ".cargo/key",
+            ".n",
+        ] {
+            assert_eq!(rules.of_path(&home.join(path)), PathAccess::Private, "{path}");
+        }
+        for path in [".m2/repository", ".cargo/bin/x", ".config/git/x", "code/x", "linked/x"] {
+            assert_eq!(rules.of_path(&home.join(path)), PathAccess::ReadOnly, "{path}");
+        }
+        for path in ["aws", "kube/config"] {
+            assert_eq!(rules.of_path(&elsewhere.join(path)), PathAccess::Hidden, "{path}");
+        }
+        symlink("loop", elsewhere.join("loop")).unwrap();
+        assert!(rules.hide(&elsewhere.join("loop")).is_err());
+    }
+
+    #[test]
     fn links_count_only_where_a_sandbox_cannot_make_them() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -384,19 +429,5 @@ mod tests {
         rules.set(&at("slot/link"), PathAccess::ReadOnly);
         rules.show(&at("alias/link"));
         assert_eq!(rules.of_path(&at("secret")), PathAccess::Hidden);
-    }
-
-    #[test]
-    fn sockets_are_found_in_variables() {
-        let environment = [
-            ("SSH_AUTH_SOCK", "/a/agent"),
-            ("DOCKER_HOST", "unix:///a/docker.sock"),
-            ("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/a/bus,guid=1;unix:abstract=x"),
-            ("CONTAINER_HOST", "tcp://host:1"),
-        ];
-        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let found = sockets_of(&environment.into());
-        let want = ["/a/bus", "/a/docker.sock", "/a/agent"].map(PathBuf::from);
-        assert_eq!(found, want);
     }
 }

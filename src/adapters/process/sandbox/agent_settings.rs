@@ -10,7 +10,9 @@ use std::{
 };
 
 use crate::{
-    core::sandbox::{AgentFolders, OPENCODE_IGNORED, OPENCODE_IGNORES, SCRIPTS, folders_of},
+    core::sandbox::{
+        AgentFolders, OPENCODE_IGNORED, OPENCODE_IGNORES, SCRIPTS, at_home, folders_of,
+    },
     regular_file,
 };
 
@@ -48,6 +50,12 @@ impl AgentSettings {
 
     fn add(&mut self, folders: &AgentFolders, place: impl Fn(&str) -> PathBuf) {
         for path in folders.settings {
+            if let Some((parent, name)) = path.split_once("*/") {
+                let entries = fs::read_dir(place(parent)).into_iter().flatten().flatten();
+                let found = entries.map(|entry| entry.path().join(name.trim_end_matches('/')));
+                self.guarded.extend(found.filter(|path| path.exists()));
+                continue;
+            }
             let content = match path.rsplit_once('.') {
                 _ if path.ends_with('/') => None,
                 _ if *path == OPENCODE_IGNORES => Some(OPENCODE_IGNORED),
@@ -82,20 +90,13 @@ impl AgentSettings {
     /// # Errors
     /// Errors of the disk, unless an attempt cannot create it either.
     pub(super) fn provide(&self) -> Result<(), String> {
-        let is_harmless = |kind| {
-            matches!(
-                kind,
-                ErrorKind::AlreadyExists
-                    | ErrorKind::PermissionDenied
-                    | ErrorKind::ReadOnlyFilesystem
-                    | ErrorKind::NotADirectory
-            )
-        };
+        use ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
+        let harmless = [AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem];
         for (path, content) in &self.provided {
             // The folder of an agent that was never started here.
             let made = path.parent().map_or(Ok(()), fs::create_dir_all);
             match made.and_then(|()| create(path, *content)) {
-                Err(error) if !is_harmless(error.kind()) => {
+                Err(error) if !harmless.contains(&error.kind()) => {
                     let path = path.display();
                     return Err(format!("create `{path}`, which attempts must not: {error}"));
                 }
@@ -116,18 +117,11 @@ impl AgentSettings {
             let content = regular_file::read(&original)
                 .map_err(|error| format!("read `{}`: {error}", original.display()))?;
             let copy = folder.join(format!("settings-{number}"));
-            fs::create_dir_all(folder)
-                .and_then(|()| regular_file::write(&copy, &content))
-                .map_err(|error| format!("write `{}`: {error}", copy.display()))?;
+            super::write(&copy, &content)?;
             copies.push((copy, original));
         }
         Ok(copies)
     }
-}
-
-/// Returns a path that may start with `~/`.
-pub(super) fn at_home(path: &str, home: &Path) -> PathBuf {
-    path.strip_prefix("~/").map_or_else(|| PathBuf::from(path), |rest| home.join(rest))
 }
 
 /// The content of a file with settings that sets nothing.

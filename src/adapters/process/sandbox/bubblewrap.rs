@@ -29,20 +29,8 @@ const BASE: &[&str] = &[
 const ROOT: &[&str] = &["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"];
 
 /// The parts of `/proc` with which root changes the machine. Bubblewrap covers some of them itself.
-const PARTS_OF_PROC: &[&str] = &[
-    "acpi",
-    "bus",
-    "driver",
-    "dynamic_debug",
-    "fs",
-    "irq",
-    "mtrr",
-    "pressure",
-    "scsi",
-    "sys",
-    "sysrq-trigger",
-    "tty",
-];
+const PARTS_OF_PROC: &str =
+    "acpi bus driver dynamic_debug fs irq mtrr pressure scsi sys sysrq-trigger tty";
 
 /// From version 0.8.
 const NO_NAMESPACES: &str = "--disable-userns";
@@ -129,11 +117,12 @@ fn hint() -> &'static str {
 }
 
 /// Returns the command line that is put before that of a process; `copies` take the places of their
-/// originals.
+/// originals, and `masks`, an empty file and one with an empty object, those of hidden files.
 pub(super) fn command_line(
     support: &SandboxSupport,
     rules: &AccessRules,
     copies: &[(PathBuf, PathBuf)],
+    masks: &[String; 2],
     dir: &Path,
     without_network: bool,
 ) -> Vec<String> {
@@ -146,7 +135,7 @@ pub(super) fn command_line(
         line.push("--unshare-net".to_owned());
     }
     line.extend(ROOT.iter().map(|word| (*word).to_owned()));
-    for part in PARTS_OF_PROC.iter().map(|name| format!("/proc/{name}")) {
+    for part in PARTS_OF_PROC.split(' ').map(|name| format!("/proc/{name}")) {
         if Path::new(&part).exists() {
             line.extend(["--ro-bind".to_owned(), part.clone(), part]);
         }
@@ -159,8 +148,10 @@ pub(super) fn command_line(
                 emptied.push(path.to_owned());
                 vec!["--perms", "0555", "--tmpfs", &shown]
             }
-            // Without the right to open devices.
-            PathAccess::Hidden => vec!["--ro-bind", "/dev/null", &shown],
+            PathAccess::Hidden => {
+                let is_json = path.extension().is_some_and(|it| it == "json");
+                vec!["--ro-bind", &masks[usize::from(is_json)], &shown]
+            }
             PathAccess::Private => vec!["--perms", "1777", "--tmpfs", &shown],
             PathAccess::ReadOnly => vec!["--ro-bind", &shown, &shown],
             PathAccess::Writable | PathAccess::Anchored if path.starts_with("/dev") => {

@@ -137,7 +137,10 @@ fn refuse(what: &str) -> Result<(), String> {
 fn reachable_socket(rules: &AccessRules) -> Option<PathBuf> {
     /// Sockets are at most this deep in `/run` and `/tmp`.
     const DEPTH: u32 = 3;
-    fn find(path: &Path, depth: u32) -> Option<PathBuf> {
+    fn find(rules: &AccessRules, path: &Path, depth: u32) -> Option<PathBuf> {
+        if !matches!(rules.of_path(path), PathAccess::Hidden | PathAccess::Private) {
+            return None;
+        }
         let found = fs::symlink_metadata(path).ok()?;
         if found.file_type().is_socket() {
             let writes = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
@@ -146,10 +149,13 @@ fn reachable_socket(rules: &AccessRules) -> Option<PathBuf> {
         if !found.is_dir() || depth == 0 {
             return None;
         }
-        fs::read_dir(path).ok()?.flatten().find_map(|entry| find(&entry.path(), depth - 1))
+        fs::read_dir(path).ok()?.flatten().find_map(|entry| find(rules, &entry.path(), depth - 1))
     }
     let closed = |access| matches!(access, PathAccess::Hidden | PathAccess::Private);
-    rules.steps().filter(|(_, access)| closed(*access)).find_map(|(path, _)| find(path, DEPTH))
+    rules
+        .steps()
+        .filter(|(_, access)| closed(*access))
+        .find_map(|(path, _)| find(rules, path, DEPTH))
 }
 
 /// Makes the temporary folder of an attempt, next to its record.
@@ -385,7 +391,7 @@ mod tests {
         let _listener = UnixListener::bind(&socket).unwrap();
         let mut rules = AccessRules::default();
         assert_eq!(reachable_socket(&rules), None);
-        rules.hide(&home.join(".docker"));
+        rules.hide(&home.join(".docker")).unwrap();
         assert_eq!(reachable_socket(&rules), Some(socket));
     }
 }
