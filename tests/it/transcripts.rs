@@ -846,3 +846,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_error_of_the_provider_is_none_of_the_task() {
+    use ProviderErrorKind as O;
+    let read = |format, text: &str| {
+        let mut reader = TranscriptReader::new(format);
+        reader.push(text.as_bytes());
+        reader.finish()
+    };
+    let said = |message: &str| {
+        let error = json!({"type": "result", "subtype": "error_during_execution",
+            "is_error": true, "error": {"message": message}});
+        judge(Format::ClaudeJson, &read(Format::ClaudeJson, &format!("{error}\n")), 1, "")
+    };
+    for (text, want) in [
+        ("[API Error: 403 The free quota has been exhausted.]", O::Credit),
+        ("[API Error: 403 Key limit exceeded (total limit).]", O::Credit),
+        ("[API Error: terminated]", O::Network),
+        ("API Error: Policy-restricted capacity is unavailable.", O::Overloaded),
+        ("Error: No auth type is selected.", O::Authentication),
+    ] {
+        assert_eq!(said(text), Some(want), "{text}");
+    }
+    // How to log in takes many lines of standard error.
+    let login = "No API key found for the selected model.\n\nUse /login. See:\n  /usr/lib/x.md\n";
+    assert_eq!(judge(Format::PiJson, &read(Format::PiJson, ""), 1, login), Some(O::Authentication));
+    // The connection of pi is lost in an answer.
+    let cut = json!({"type": "message_end", "message": {"role": "assistant",
+        "content": [{"type": "text", "text": "I will"}], "stopReason": "error",
+        "errorMessage": "terminated"}});
+    let cut = format!("{cut}\n{}\n", json!({"type": "agent_end"}));
+    assert_eq!(judge(Format::PiJson, &read(Format::PiJson, &cut), 0, ""), Some(O::ServerError));
+    // Qwen Code waits by itself.
+    let retry = json!({"type": "system", "subtype": "retry",
+        "data": {"attempt": 1, "maxRetries": 10, "delayMs": 60000}});
+    let told = read(Format::ClaudeJson, &format!("{retry}\n"));
+    assert_eq!(told.wait, Some(AgentWait::For(Duration::from_mins(1))));
+    // The tokens of subagents are in `modelUsage` only.
+    let result = json!({"type": "result", "subtype": "success", "result": "ok", "num_turns": 1,
+        "usage": {"input_tokens": 200, "output_tokens": 40},
+        "modelUsage": {"m": {"inputTokens": 90200, "outputTokens": 9040}}});
+    let told = read(Format::ClaudeJson, &format!("{result}\n"));
+    assert_eq!(told.usage.tokens.unwrap().input, 90200);
+}

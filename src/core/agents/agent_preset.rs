@@ -112,7 +112,8 @@ const PLAIN: AgentPreset = AgentPreset {
 /// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs
 /// inside another one, but more cleanly without the variables of that one. `--max-budget-usd` is an
 /// unknown option to 2.0.28 and before, and known to 2.0.31. Without the tools that leave the slot or
-/// outlast the attempt; versions without them accept their names. It does not update itself meanwhile.
+/// outlast the attempt; versions without them accept their names. It does not update itself meanwhile, and
+/// remembers nothing from one task to the next.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
@@ -134,7 +135,7 @@ const CLAUDE: AgentPreset = AgentPreset {
     format: Format::ClaudeJson,
     typed: &["stream-json", "json"],
     at_end: &["json"],
-    env: &[("DISABLE_AUTOUPDATER", "1")],
+    env: &[("DISABLE_AUTOUPDATER", "1"), ("CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1")],
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
     version: &["claude", "--version"],
@@ -235,10 +236,10 @@ const AMP: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// copilot 1.0.102.
+/// copilot 1.0.102. The task's folder and `ralph` are outside of the folder that it works in.
 const COPILOT: AgentPreset = AgentPreset {
     name: "copilot",
-    argv: &["copilot", "--allow-all-tools", "--output-format", "json"],
+    argv: &["copilot", "--allow-all-tools", "--allow-all-paths", "--output-format", "json"],
     unasked: Some("--allow-all-tools"),
     model: Some("--model"),
     format: Format::CopilotJson,
@@ -257,7 +258,14 @@ const COPILOT: AgentPreset = AgentPreset {
 /// (`packages/cli/src/nonInteractive`) have it; not tried. Its `stream-json` has the events of Claude Code.
 const QWEN: AgentPreset = AgentPreset {
     name: "qwen",
-    argv: &["qwen", "--yolo", "--output-format", "stream-json"],
+    argv: &[
+        "qwen",
+        "--yolo",
+        "--exclude-tools",
+        "enter_worktree,monitor,cron_create,loop_wakeup",
+        "--output-format",
+        "stream-json",
+    ],
     unasked: Some("--yolo"),
     model: Some("--model"),
     resume: Some("--resume"),
@@ -287,7 +295,7 @@ const PI: AgentPreset = AgentPreset {
     format: Format::PiJson,
     typed: &["json"],
     version: &["pi", "--version"],
-    install: "npm install -g @mariozechner/pi-coding-agent",
+    install: "npm install -g @earendil-works/pi-coding-agent",
     login: Some(Login {
         variables: &[
             "ANTHROPIC_API_KEY",

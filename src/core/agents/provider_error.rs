@@ -335,8 +335,15 @@ pub fn classify<Z: TimeZone>(
     if exit_code == Some(0) {
         return None;
     }
-    if !output.transcript.has_spoken && output.stderr.lines().any(signs::is_setup) {
-        return Some(ProviderErrorKind::Setup);
+    if !output.transcript.has_spoken {
+        if output.stderr.lines().any(signs::is_setup) {
+            return Some(ProviderErrorKind::Setup);
+        }
+        // How to log in may follow in many lines.
+        let mut found = output.stderr.lines().filter_map(signs::of_text);
+        if let Some(error) = found.find(|it| *it == ProviderErrorKind::Authentication) {
+            return Some(error);
+        }
     }
     last_lines(&output.transcript.lines)
         .chain(last_lines(output.stderr))
@@ -420,7 +427,9 @@ fn of_end<Z: TimeZone>(
         .or_else(|| end.status.and_then(signs::of_status))
         .or_else(|| codes().find_map(signs::of_code))
         .or(by_text)
-        .or_else(by_exit)?;
+        .or_else(by_exit)
+        // Its model has no other way to end with an error.
+        .or_else(|| (format == Format::PiJson).then_some(ProviderErrorKind::ServerError))?;
     let is_limit =
         matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit { .. });
     if is_limit && end.resets_at.is_some() {

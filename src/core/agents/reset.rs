@@ -5,7 +5,8 @@
 use std::{sync::LazyLock, time::Duration};
 
 use chrono::{
-    DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
+    DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta,
+    TimeZone, Utc,
 };
 use regex_lite::{Captures, Regex};
 use serde::{Deserialize, Serialize};
@@ -95,7 +96,7 @@ fn epoch(text: &str) -> Option<DateTime<Utc>> {
 
 /// A time in the fields and headers of providers: a moment, or seconds from now.
 static FIELD: LazyLock<Regex> = LazyLock::new(|| {
-    let moment = r#"(?:resets?[_ ]?at|try again at|available at)"?:?\s*"?(\d{10}\b|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d))"#;
+    let moment = r#"(?:resets?[_ ]?at|try again at|available at)"?:?\s*"?(\d{10}\b|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"#;
     let seconds = r#"(?:resets_in_seconds|retry[-_]after)"?:?\s*"?(\d{1,8}(?:\.\d+)?)\b"#;
     Regex::new(&format!("(?i){moment}|{seconds}")).expect("the expression is valid")
 });
@@ -106,7 +107,10 @@ fn field<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
     if let Some(moment) = found.get(1).map(|moment| moment.as_str()) {
         return match moment.parse() {
             Ok(seconds) => DateTime::from_timestamp(seconds, 0),
-            Err(_) => Some(DateTime::parse_from_rfc3339(moment).ok()?.with_timezone(&Utc)),
+            Err(_) => match NaiveDateTime::parse_from_str(moment, "%Y-%m-%d %H:%M:%S") {
+                Ok(local) => instant(&now.timezone(), local.date(), local.time()),
+                Err(_) => Some(DateTime::parse_from_rfc3339(moment).ok()?.with_timezone(&Utc)),
+            },
         };
     }
     let seconds: f64 = found.get(2)?.as_str().parse().ok()?;
@@ -306,6 +310,7 @@ mod tests {
             ("Your quota will reset after 2h30m15s.", "2026-11-20 23:00"),
             ("Please wait 90 seconds before trying again", "2026-11-20 20:31"),
             ("resets at 2026-11-20T23:15:00Z", "2026-11-20 23:15"),
+            ("Your limit will reset at 2026-11-21 08:15:00", "2026-11-20 23:15"),
             (r#"{"resets_at":1795212000,"resets_in_seconds":5400}"#, "2026-11-20 22:00"),
             (r#"{"retryDelay": "75s"}"#, "2026-11-20 20:31"),
             ("429 Too Many Requests; retry-after: 3600", "2026-11-20 21:30"),

@@ -157,6 +157,14 @@ impl ClaudeState {
                     ..FinalResult::failure(&Value::Null)
                 });
             }
+            // Qwen Code.
+            "retry" => {
+                let data = &event["data"];
+                let (attempt, most) = (count(&data["attempt"]), count(&data["maxRetries"]));
+                transcript.record_wait(&format!("retry {attempt} of {most}"));
+                let delay = Duration::from_millis(count(&data["delayMs"]));
+                transcript.set_wait(AgentWait::For(delay));
+            }
             "background_tasks_changed" => {
                 transcript.background = event["tasks"].as_array().map_or(0, Vec::len);
             }
@@ -185,12 +193,17 @@ impl ClaudeState {
         self.turns = self.turns.saturating_add(turns);
         (self.open, self.open_turns) = (Tokens::default(), 0);
         (self.message, self.last) = (String::new(), Tokens::default());
-        transcript.usage.tokens = Some(self.settled);
         transcript.usage.turns = Some(self.turns);
-        self.models = models(&event["modelUsage"]);
+        let all = models(&event["modelUsage"]);
+        self.models = total(all);
         let EarlierProcesses { cost: before, tokens, models } = self.before;
         let own = total(self.settled.minus(tokens));
         let counts_all = models > 0 && self.models.saturating_sub(own) >= models;
+        // `usage` is without the subagents. What those of a resumed conversation count, differs.
+        if models == 0 && total(all) > total(self.settled) {
+            self.settled = all;
+        }
+        transcript.usage.tokens = Some(self.settled);
         let before = if counts_all { 0.0 } else { before };
         let cost = dollars(&event["total_cost_usd"]).map(|cost| before + cost);
         transcript.usage.cost_usd = cost.or(transcript.usage.cost_usd);
@@ -235,12 +248,14 @@ fn window(limit: &Value) -> Option<LimitWindow> {
 }
 
 /// The tokens of all models together.
-fn models(usage: &Value) -> u64 {
-    const KINDS: [&str; 4] =
-        ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
-    let all = usage.as_object().into_iter().flatten();
-    let counts = all.flat_map(|(_, model)| KINDS.map(|kind| count(&model[kind])));
-    counts.fold(0, u64::saturating_add)
+fn models(usage: &Value) -> Tokens {
+    let all = usage.as_object().into_iter().flatten().map(|(_, model)| Tokens {
+        input: count(&model["inputTokens"]),
+        output: count(&model["outputTokens"]),
+        cache_read: count(&model["cacheReadInputTokens"]),
+        cache_write: count(&model["cacheCreationInputTokens"]),
+    });
+    all.fold(Tokens::default(), Tokens::plus)
 }
 
 fn total(Tokens { input, output, cache_read, cache_write }: Tokens) -> u64 {
