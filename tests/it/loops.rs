@@ -109,7 +109,7 @@ fn done_before_the_first_iteration_needs_no_agent() {
 fn an_agent_ends_its_loop_in_many_ways() {
     for (how, report) in [
         ("\"$RALPH\" task-complete loop", "command"),
-        ("echo 'All good. <promise>COMPLETE</promise>'; echo bye", "promise"),
+        ("echo bye; echo 'All good. <promise>COMPLETE</promise>'", "promise"),
         ("echo 'All tasks complete'; echo bye; exit 1", "pattern"),
     ] {
         let trial = trial(&format!("[ $n = 1 ] || {{ {how}; }}"));
@@ -727,7 +727,7 @@ fn an_isolated_loop_lands_when_it_is_done_and_verified() {
     let text = prompt(&trial, 2);
     assert!(text.contains("`git log -p refs/ralph/loop+loop/1`"), "{text}");
     let line = trial.run(["slots"]).out();
-    assert!(line.contains("../repo.slots/loop-loop-1"), "{line}");
+    assert!(line.contains("../repo.slots/loop-loop-1/repo"), "{line}");
     trial.run(["slots", "remove", "loop-loop-1"]).code(0);
 }
 
@@ -761,9 +761,9 @@ fn an_isolated_loop_and_a_run_share_neither_slots_nor_refs() {
     let run = trial.start_until(["run"], "at-graph");
     let loops = trial.start_until(fast(&["--isolated", "--name", "docs"]), "at-docs");
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot                       task  state
-    ../repo.slots/1            a     in use by attempt a.1, running
-    ../repo.slots/loop-docs-1  docs  in use by attempt docs.1, running
+    slot                            task  state
+    ../repo.slots/1/repo            a     in use by attempt a.1, running
+    ../repo.slots/loop-docs-1/repo  docs  in use by attempt docs.1, running
     ");
     trial.run(["slots", "remove", "loop-docs-1"]).code(1).stderr_has("works in it");
     trial.leave("open");

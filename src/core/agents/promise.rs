@@ -78,14 +78,15 @@ impl Default for Promise {
 }
 
 impl Promise {
-    /// Whether a final result contains a promise.
+    /// Whether a final result makes a promise.
     pub fn is_made(&self, result: &str) -> bool {
         self.report(result).is_some()
     }
 
     /// The report that a final result makes by a promise, if any.
     pub fn report(&self, result: &str) -> Option<Report> {
-        let by_text = !self.text.is_empty() && result.contains(&self.text);
+        // Elsewhere an agent may only speak of it.
+        let by_text = !self.text.is_empty() && result.trim_end().ends_with(&self.text);
         let by_pattern = || self.pattern.as_ref().is_some_and(|it| it.0.is_match(result));
         match self.worth {
             Worth::Off => None,
@@ -104,6 +105,7 @@ mod tests {
         let plain = Promise::default();
         assert!(plain.is_made("All done.\n<promise>COMPLETE</promise>\n"));
         assert!(!plain.is_made("I cannot say COMPLETE yet."));
+        assert!(!plain.is_made("I will say <promise>COMPLETE</promise> once all is done."));
         let pattern = Pattern::new("(?m)^ALL GREEN$").unwrap();
         let both = Promise { text: String::new(), pattern: Some(pattern), ..Promise::default() };
         assert!(both.is_made("tests ran\nALL GREEN\n"));
