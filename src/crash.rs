@@ -73,6 +73,8 @@ pub const POINTS: &[&str] = &[
     "back.intended",
     "back.landed",
     "back.told",
+    "back.away",
+    "uninit.away",
     "draft.created",
     "draft.written",
     "draft.placed",

@@ -7,7 +7,6 @@ use std::{
     collections::BTreeSet,
     env,
     ffi::OsString,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -22,7 +21,11 @@ use crate::{
         graph::{TaskGraph, task::Task},
         loop_paths::LoopPaths,
     },
-    project::{config::Config, slot_pool::SlotPool, workspace::Workspace},
+    project::{
+        config::Config,
+        slot_pool::{self, SlotPool},
+        workspace::Workspace,
+    },
 };
 
 /// The environment variable that requests completions.
@@ -105,8 +108,7 @@ pub(super) fn slots() -> Vec<CompletionCandidate> {
         return Vec::new();
     };
     let pool = SlotPool::of(&workspace);
-    let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
-    found.map(|entry| CompletionCandidate::new(entry.file_name())).collect()
+    pool.entries().iter().map(|slot| CompletionCandidate::new(slot_pool::name(slot))).collect()
 }
 
 /// Names of settings.

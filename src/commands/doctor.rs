@@ -56,7 +56,8 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
             "findings": list,
         }))
     } else {
-        let red = findings.iter().any(|it| it.kind == Some(FindingKind::VerifyFails));
+        let kinds = [FindingKind::VerifyFails, FindingKind::OnlyInCheckout].map(Some);
+        let red = findings.iter().any(|it| kinds.contains(&it.kind));
         text(&findings, would_end, red, options.quiet)
     })?;
     Ok(exit)

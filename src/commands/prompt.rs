@@ -10,10 +10,10 @@ use crate::{
     adapters::terminal,
     cli::PromptArgs,
     core::{
+        attempt::Isolation,
         event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
-        isolation::Isolation,
         select::{SelectionKey, TaskState, View},
     },
     project::{

@@ -71,11 +71,10 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         store.emit(None, None, RequestEvent::ResumeRequested { now })?;
         return success("retrying the provider now\n");
     }
-    // Restart an interrupted loop too: its command line is long.
-    let is_loop = workspace.place.name().is_some();
+    let starts = if workspace.place.name().is_some() { "ralph loop" } else { "ralph run" };
     let last = &store.history().run;
     let stands_still = !options.lift
-        && (is_loop && last.was_cut_short() || last.ended_at_limit())
+        && (last.was_cut_short() || last.ended_at_limit())
         && !workspace.is_live(store.history())?;
     if !store.history().paused && !stands_still {
         terminal::say("warning: not paused");
@@ -84,7 +83,6 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     if !options.lift {
         run::check_branch(&workspace, store.history())?;
     }
-    let was_paused = last.was_paused;
     store.emit(None, None, RequestEvent::ResumeRequested { now })?;
     // The run may have decided to end just before the request.
     for _ in 0..LOOKS.0 {
@@ -107,17 +105,11 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     store.catch_up()?;
     let newest = &store.history().run;
     if newest.id.is_empty() {
-        let starts = if is_loop { "ralph loop" } else { "ralph run" };
         return success(&format!("resumed: no run to continue; `{starts}` starts one\n"));
     }
     let at_limit = newest.ended_at_limit();
-    if is_loop && !newest.was_cut_short() && !at_limit {
-        return success("resumed: the loop has finished; `ralph loop` starts another\n");
-    }
-    if !(is_loop || at_limit || was_paused && newest.was_cut_short()) {
-        return success(
-            "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
-        );
+    if !newest.was_cut_short() && !at_limit {
+        return success(&format!("resumed: the last run has ended; `{starts}` starts one\n"));
     }
     let begun = newest.begun.with_flags(limits);
     let again = invocation.or(&begun).workspace()?;

@@ -19,6 +19,7 @@ use crate::{
     cli::{self, AgentArgs, BackgroundArgs, LimitArgs, RunArgs, RunWorkArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
+        attempt::Isolation,
         duration,
         event::{Begun, PlainLoop},
         exit::{Exit, Failure, fail},
@@ -27,7 +28,6 @@ use crate::{
             task::{Status, TaskId},
         },
         history::History,
-        isolation::Isolation,
         loop_paths::LoopPaths,
         redact::MARK,
         select::View,

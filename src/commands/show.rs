@@ -311,7 +311,9 @@ fn write_end(page: &mut TextPage, name: &str, at: DateTime<Utc>, ended: &Attempt
     page.list("Left uncommitted", &evidence.leftovers);
     page.list("Missing", &evidence.missing);
     page.list("Git's hooks or settings that changed", &evidence.tampered);
-    page.list("Tried to push, which the slot refused", &evidence.pushes);
+    page.list("Tried, although only its commits leave the slot", &evidence.tried);
+    let pulled = evidence.pulled.iter().map(|it| format!("{} {}", it.short(), it.subject));
+    page.list("Commits of others that it pulled", pulled);
     page.list("Changed although it decides what is checked", &evidence.verify_inputs_changed);
     page.list("Changed tests that existed", &evidence.tests_changed);
     page.list("Takes back the landed work of", &evidence.takes_back);

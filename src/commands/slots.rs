@@ -20,7 +20,11 @@ use super::{
     success,
 };
 use crate::{
-    adapters::{git::PushRule, state::Lock, terminal},
+    adapters::{
+        git::{self, PushRule},
+        state::Lock,
+        terminal,
+    },
     cli::{SlotsArgs, SlotsCommand},
     core::{
         attempt::AttemptState,
@@ -94,8 +98,7 @@ pub(super) fn remove(
                 exit = Exit::Error;
                 continue;
             }
-            fs::remove_dir_all(&one.path)
-                .with_context(|| format!("remove `{}`", one.path.display()))?;
+            remove_slot(&one.path).with_context(|| format!("remove `{}`", one.path.display()))?;
             terminal::say(&terminal::visible(&format!("removed {}", one.seen)));
         }
     }
@@ -132,9 +135,12 @@ fn list(loops: &[Workspace], as_json: bool) -> Result<Exit> {
 
 /// Whether this slot was typed: by its name or by its path.
 fn is_it(invocation: &Invocation, workspace: &Workspace, one: &ListedSlot, typed: &Path) -> bool {
-    let named = SlotPool::of(workspace).folder().join(typed);
+    let pool = SlotPool::of(workspace);
     let there = invocation.directory().map(|dir| dir.join(typed)).unwrap_or_default();
-    one.path == named || there.canonicalize().is_ok_and(|path| one.path == path)
+    let is_one = |path: &Path| {
+        path != pool.folder() && (one.path == path || one.path.parent() == Some(path))
+    };
+    is_one(&pool.folder().join(typed)) || there.canonicalize().is_ok_and(|path| is_one(&path))
 }
 
 /// Returns why a slot cannot be removed, and what to do then.
@@ -219,9 +225,7 @@ impl ListedSlot {
             Some(_) => pool.is_its(path),
             None => !others.iter().any(|other| other.is_its(path)),
         };
-        let found = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
-        let folders = found.map(|entry| entry.path()).filter(|path| path.is_dir());
-        let folders = folders.filter(is_ours);
+        let folders = pool.entries().into_iter().filter(is_ours);
         let mut all: Vec<ListedSlot> = folders
             .map(|path| {
                 let used = records
@@ -361,8 +365,8 @@ pub(super) struct TemporarySlot {
 
 /// What tells the temporary slots of the commands apart.
 pub(super) struct SlotUse<'a> {
-    /// Its top.
-    pub(super) root: PathBuf,
+    /// Its name.
+    pub(super) name: &'a str,
     /// The commit in it; none for that of the checkout.
     pub(super) commit: Option<CommitId>,
     /// The branch that is checked out in it.
@@ -380,7 +384,7 @@ impl TemporarySlot {
     /// # Errors
     /// No commit; another folder in its place; errors of git and of the disk.
     pub(super) fn prepare(workspace: &Workspace, wanted: SlotUse<'_>) -> Result<TemporarySlot> {
-        let (repo, SlotUse { root, commit, branch, base_ref, mark }) = (&workspace.repo, wanted);
+        let (repo, SlotUse { name, commit, branch, base_ref, mark }) = (&workspace.repo, wanted);
         let base = match commit {
             Some(commit) => Some(commit),
             None => repo.head()?.commit,
@@ -398,13 +402,13 @@ impl TemporarySlot {
         })?;
         // The path of the folder is canonical once it exists.
         let pool = SlotPool::of(workspace);
-        let root = pool.folder().join(root.file_name().unwrap_or_default());
+        let root = pool.slot(name);
         // A killed command left it. Git is asked last: an agent may have changed what it reads.
         if root.join(mark).exists()
             || repo.slots().is_incomplete(&root)
             || repo.slots().open(&root).is_some()
         {
-            remove_folder(&root).with_context(|| format!("remove `{}`", root.display()))?;
+            remove_slot(&root).with_context(|| format!("remove `{}`", root.display()))?;
         }
         let folder = pool.folder().to_owned();
         let slot = TemporarySlot { root, base, pool: folder };
@@ -430,6 +434,13 @@ impl TemporarySlot {
     }
 }
 
+/// Removes a slot.
+fn remove_slot(slot: &Path) -> io::Result<()> {
+    remove_folder(&git::put_away(slot)?)?;
+    git::remove_parent(slot);
+    Ok(())
+}
+
 /// Removes a folder with everything in it, also what was made read-only, as package managers do.
 pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
     if fs::remove_dir_all(path).is_ok() {
@@ -450,7 +461,7 @@ pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
 
 impl Drop for TemporarySlot {
     fn drop(&mut self) {
-        if let Err(error) = remove_folder(&self.root)
+        if let Err(error) = remove_slot(&self.root)
             && self.root.exists()
         {
             let slot = self.root.display();

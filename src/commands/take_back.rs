@@ -29,7 +29,6 @@ use crate::{
     project::{
         executors, failure_output,
         graph_file::{GraphFile, Write},
-        slot_pool::SlotPool,
         take_back::{LaterChanges, TakeBack, settle},
         workspace::{Workspace, find, landed_tip, landing_branch},
     },
@@ -208,7 +207,7 @@ fn verify(
     let slot = TemporarySlot::prepare(
         workspace,
         SlotUse {
-            root: SlotPool::of(workspace).probe(),
+            name: "probe",
             commit: Some(commit.clone()),
             branch: BRANCH,
             base_ref: workspace.place.trial_ref(0),

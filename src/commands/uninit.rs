@@ -22,13 +22,17 @@ use crate::{
     core::{
         exit::{Exit, fail},
         loop_paths,
+        prompt::template::{self, Template},
+        setup::{Content, FileFate},
     },
-    project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
+    crash,
+    project::{config_layers, schema, slot_pool::SlotPool, workspace::Workspace},
+    regular_file,
     view::{attempt::typed_path, lines::counted},
 };
 
 /// The folders that are removed when nothing else is in them.
-const FOLDERS: [&str; 2] = ["logs", ".ralph"];
+const FOLDERS: [&str; 4] = ["logs", "prompts", ".ralph/schemas", ".ralph"];
 
 /// What is removed.
 struct RepositoryTraces {
@@ -75,7 +79,12 @@ pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
     }
     traces.remove(&workspace)?;
     drop(locks);
-    remove(workspace.state.dir())?;
+    // What a kill leaves of it is found again.
+    let gone = away(&workspace);
+    remove(&gone)?;
+    fs::rename(workspace.state.dir(), &gone).context("rename the state folder")?;
+    crash::point("uninit.away");
+    remove(&gone)?;
     let folders = FOLDERS.map(|name| workspace.root().join(name));
     for folder in folders.iter().map(PathBuf::as_path).chain([SlotPool::of(&workspace).folder()]) {
         // Fails if others have files there.
@@ -92,12 +101,27 @@ impl RepositoryTraces {
         with_settings: bool,
     ) -> Result<RepositoryTraces> {
         let root = workspace.root();
-        let mut paths = vec![workspace.state.dir().to_owned()];
+        let mut paths = vec![workspace.state.dir().to_owned(), away(workspace)];
         paths.extend(loop_paths::OWN.iter().map(|name| root.join(name.trim_end_matches('/'))));
+        let mut made = Vec::new();
         if with_settings {
             paths.push(workspace.graph_path().to_owned());
             paths.push(root.join(config_layers::PATH));
+            made.extend([
+                (".ralph/.gitignore", Content::Whole(template::IGNORE.to_owned())),
+                (schema::CONFIG_PATH, Content::Whole(schema::config())),
+                (schema::GRAPH_PATH, Content::Whole(schema::graph())),
+                ("prompts/task.md", Content::Whole(Template::Task.text())),
+                ("justfile", Content::Recipes),
+            ]);
         }
+        // What a person has changed since stays.
+        let is_as_made = |name: &str, content: &Content| {
+            let text = regular_file::read_to_string(&root.join(name)).ok();
+            text.is_some() && FileFate::of(None, content, false).text() == text.as_deref()
+        };
+        made.retain(|(name, content)| is_as_made(name, content));
+        paths.extend(made.iter().map(|(name, _)| root.join(name)));
         paths.retain(|path| fs::symlink_metadata(path).is_ok());
         let slots = loops.iter().map(slots::slots_of).collect::<Result<Vec<_>>>()?;
         let slots = slots.into_iter().flatten().map(|slot| slot.path).collect();
@@ -121,7 +145,8 @@ impl RepositoryTraces {
 
     /// Removes all but the state, which has the lock.
     fn remove(&self, workspace: &Workspace) -> Result<()> {
-        for path in self.paths.iter().filter(|path| **path != workspace.state.dir()) {
+        let own = [workspace.state.dir().to_owned(), away(workspace)];
+        for path in self.paths.iter().filter(|path| !own.contains(path)) {
             remove(path)?;
         }
         for name in &self.refs {
@@ -132,6 +157,11 @@ impl RepositoryTraces {
         workspace.repo.local().include_again(&own)?;
         merge_driver::remove(&workspace.repo).map(drop)
     }
+}
+
+/// Where the state folder is while it is removed.
+fn away(workspace: &Workspace) -> PathBuf {
+    workspace.state.dir().with_extension("removed")
 }
 
 fn remove(path: &Path) -> Result<()> {

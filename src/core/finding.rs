@@ -129,6 +129,9 @@ findings! {
     VerifyFails Warning, "slot": "`{}` (verify) fails on {}: {}"
         => "if it passes in your checkout, the copy lacks something: list ignored files in \
             `.worktreeinclude`, and commands that install what is needed in `setup`";
+    OnlyInCheckout Error, "slot": "`{}` (verify) passes in your checkout and fails on {}: {}"
+        => "the copy lacks something: list ignored files in `.worktreeinclude`, and in `setup` the \
+            commands that install what is needed or trust the folder (`mise trust`, `direnv allow`)";
     TestsCheckout Error, "slot":
         "your tests pass although the code is broken: `{}` tests `{}`, not the slot ({})"
         => "let it lead to the slot: a relative path, or what `setup` installs in the slot";

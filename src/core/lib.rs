@@ -40,7 +40,6 @@ pub mod history;
 pub mod notes;
 pub mod graph;
 pub mod import;
-pub mod isolation;
 pub mod sandbox;
 pub mod select;
 pub mod night;

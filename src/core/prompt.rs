@@ -160,6 +160,7 @@ pub fn context(
             "max": facts.max_attempts,
             "apart": facts.isolated_from.is_some(),
             "last": last,
+            "taken_back": past.taken_back,
         },
         "reopened": past.reopening().map(|reopened| reopening(reopened, facts)),
         "answers": past.answers,

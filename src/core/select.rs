@@ -23,6 +23,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
     agents::agent_command::AgentCommand,
+    attempt::Isolation,
     event::{PlainLoop, StopReason},
     graph::{
         TaskGraph,
@@ -30,7 +31,6 @@ use crate::{
         task::{Status, TaskId},
     },
     history::{History, TaskHistory},
-    isolation::Isolation,
     spend::Budget,
 };
 pub use agents::Turn;

@@ -16,9 +16,10 @@ pub use merge::{Merge, ResolvedConflict};
 pub use crate::outcome::{Outcome, Report, WAITS};
 use crate::{
     agents::provider_error::{Advice, ProviderError},
+    attempt::Isolation,
     commit_id::CommitId,
     default_value::is_default,
-    isolation::Isolation,
+    executor::LOCAL,
     reviewer::WorkReview,
     task_id::TaskId,
 };
@@ -176,9 +177,12 @@ pub struct Evidence {
     /// Git hooks and settings that changed during the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
-    /// The refs that its agent tried to push, which a slot refuses.
+    /// What its agent tried although only commits leave a slot: pushes, tags, branches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pushes: Vec<String>,
+    pub tried: Vec<String>,
+    /// The commits of others that it pulled and that its own are on, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pulled: Vec<Commit>,
     /// Changed files of before that decide what is checked: settings, and what `verify` names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
@@ -231,6 +235,9 @@ pub struct Evidence {
     /// and the verdict are those before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_resumed: Option<String>,
+    /// Why it was refused before its agent got another prompt, if it did not report again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// The provider error that stopped the agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
@@ -398,9 +405,13 @@ impl Verdict {
     /// The verdict on a reported attempt of which a step after the agent did not succeed: a verify
     /// command, landing, or the commit of its leftovers.
     fn of_steps(evidence: &Evidence) -> Option<Verdict> {
-        let check = evidence
-            .red()
-            .map(|check| Verdict::of_cut_off(&check.outcome).unwrap_or(Verdict::VerifyFailed));
+        // The merge queue takes a loss for red once it has started the command several times.
+        let is_red = matches!(evidence.merge, Some(Merge::Red { .. }));
+        let is_lost_here = |outcome: &Outcome| matches!(outcome, Outcome::Lost { executor, .. } if is_red && executor == LOCAL);
+        let check = evidence.red().map(|check| {
+            let cut_off = Verdict::of_cut_off(&check.outcome);
+            cut_off.filter(|_| !is_lost_here(&check.outcome)).unwrap_or(Verdict::VerifyFailed)
+        });
         let merge = match &evidence.merge {
             Some(Merge::Red { .. }) => Some(Verdict::VerifyFailed),
             Some(Merge::RedBase { .. }) => return Some(Verdict::BaselineBroken),
@@ -663,6 +674,37 @@ mod tests {
             (late, asks(false), req, Verdict::NeedsInput),
             (Interrupted, asks(false), req, Verdict::NeedsInput),
         ]);
+    }
+
+    #[test]
+    fn a_refusal_before_the_last_prompt_stays_the_reason() {
+        let refused = Some("reported done, but it adds `.env`".to_owned());
+        let evidence = Evidence { refused, ..proof(false, 1, 0, false) };
+        let why = Verdict::Incomplete.explain(&Outcome::Exited { exit_code: 0 }, &evidence);
+        assert_eq!(why, "reported done, but it adds `.env`; it was not reported done again");
+    }
+
+    #[test]
+    fn a_command_that_kills_its_guardian_each_time_is_red_here_and_lost_elsewhere() {
+        let red = |merge, executor| {
+            let lost = Outcome::lost(executor, "its guardian was killed");
+            let check = CheckResult {
+                command: "make test".to_owned(),
+                outcome: lost,
+                duration_seconds: 1.0,
+                last_line: None,
+                no_test: false,
+                log: String::new(),
+            };
+            let evidence = Evidence { verify: vec![check], merge, ..proof(true, 1, 0, false) };
+            let exited = Outcome::Exited { exit_code: 0 };
+            Verdict::of(&exited, &evidence, Rule::Task(CommitRule::Required))
+        };
+        let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
+        let queued = Merge::Red { branch, onto, already: false, flaky: false };
+        assert_eq!(red(Some(queued.clone()), None), Verdict::VerifyFailed);
+        assert_eq!(red(Some(queued), Some("host")), Verdict::Interrupted);
+        assert_eq!(red(None, None), Verdict::Interrupted);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::{
     core::{
         agents::agent_command::AgentCommand,
         executor::{Executor, FileTravel},
+        exit::{self, Exit},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -35,7 +36,7 @@ use crate::{
         prompt::{self, PromptContext},
         reviewer::ReviewFinding,
         run::command::FollowUp,
-        verdict::{Evidence, Report},
+        verdict::{Evidence, Merge, Report},
     },
     crash,
     project::{
@@ -274,6 +275,7 @@ pub fn begin(
         iteration,
         started_at: Utc::now(),
         base: None,
+        started_from: None,
         branch: None,
         dirty: BTreeMap::new(),
         left: None,
@@ -294,6 +296,7 @@ pub fn begin(
         status_word: None,
         locks: Vec::new(),
         controls: None,
+        refused: None,
         found: None,
     }
 }
@@ -371,13 +374,19 @@ pub fn evidence(
     report: Option<Report>,
 ) -> Result<Evidence> {
     let head = tree.head()?;
-    if let (Some(_), Some(commit)) = (&record.slot, &head.commit)
+    if let (Some(slot), Some(commit)) = (&record.slot, &head.commit)
         && head.commit != record.base
     {
-        // Read in the repository, where its objects are checked. What is wrong with it is said when it is
-        // about to land.
+        // Read in the repository, where its objects are checked: git may not be able to read others.
         let name = record.pin(&workspace.place);
-        let _ = workspace.repo.slots().bring_home(tree, commit, &name);
+        match workspace.repo.slots().bring_home(tree, commit, &name) {
+            Err(error) if exit::of_error(&error) != Exit::Disk => {
+                let (branch, why) = (slot.target.clone(), format!("{error:#}"));
+                let merge = Some(Merge::Refused { branch, why });
+                return Ok(Evidence { report, merge, ..Evidence::default() });
+            }
+            other => other?,
+        }
     }
     let mut since = tree.since(record.base.as_deref())?;
     // What an isolated attempt changed in the graph does not land with its work.
@@ -416,6 +425,14 @@ pub fn evidence(
         // An agent that goes by the absolute paths of its task works in the checkout.
         apart.extend(workspace.repo.pins().made_here(base, began)?);
     }
+    let pushes = tree.slot().tried_pushes().into_iter().map(|name| format!("push of {name}"));
+    let mut made = tree.made_refs(began)?;
+    made.retain(|name| !apart.iter().any(|it| *name == format!("branch {}", it.branch)));
+    let pulled = match (&record.started_from, &record.base) {
+        (Some(from), Some(base)) => tree.between(from, base)?,
+        _ => Vec::new(),
+    };
+    made.extend(leftovers::left_out(workspace, tree, record)?);
     let leftovers = leftovers::left(workspace, tree, record)?;
     let is_idle = record.slot.is_some() && since.commits.is_empty() && leftovers.is_empty();
     let touched = if is_idle { leftovers::in_checkout(workspace, record)? } else { Vec::new() };
@@ -424,9 +441,12 @@ pub fn evidence(
         commits: since.commits,
         diff: since.diff,
         apart,
+        tried: pushes.chain(made).collect(),
+        pulled,
         leftovers,
         touched,
         strayed,
+        refused: record.refused.clone().filter(|_| report.is_none()),
         question: reports::question(&record.report_file(workspace, WAIT)),
         done_folder: (report.is_none() && record.report_file(workspace, DONE).is_dir())
             .then(|| format!("{}/{DONE}", workspace.task_dir(&record.task_id))),

@@ -27,7 +27,12 @@ use crate::{
             SshSettings, carrier_command,
         },
     },
-    project::{slot_environment, slot_pool::SlotPool, suspect_slots, workspace::Workspace},
+    project::{
+        slot_environment,
+        slot_pool::{self, SlotPool},
+        suspect_slots,
+        workspace::Workspace,
+    },
     regular_file,
 };
 
@@ -392,8 +397,7 @@ fn transfer(
     executor: &Executor,
     facts: &ProcessFacts,
 ) -> Result<WorkTransfer, String> {
-    let slot = facts.slot.file_name().map(|name| name.to_string_lossy().into_owned());
-    let slot = slot.unwrap_or_default();
+    let slot = slot_pool::name(&facts.slot);
     let spec = workspace.state.work(&slot);
     let text = json!({
         "slot": facts.slot,

@@ -8,7 +8,11 @@ use std::{
 use crate::{
     adapters::process::ProcessSpec,
     core::environment::{self, LedBack},
-    project::{slot_pool::SlotPool, workspace::Workspace},
+    project::{
+        slot_pool::{self, SlotPool},
+        workspace::Workspace,
+    },
+    regular_file,
 };
 
 /// Returns the variables of this process that lead to the checkout, with the values that a process in
@@ -28,9 +32,8 @@ fn led_back(workspace: &Workspace, slot: &Path) -> Vec<LedBack> {
 pub fn lead_to_slot(workspace: &Workspace, spec: &mut ProcessSpec) {
     let pool = SlotPool::of(workspace);
     let Ok(below) = spec.dir.strip_prefix(pool.folder()) else { return };
-    let Some(name) = below.components().next() else { return };
-    let slot = pool.folder().join(name);
-    let mut moved = Vec::new();
+    let slot = pool.folder().join(below.components().take(2).collect::<PathBuf>());
+    let mut moved: Vec<(String, String)> = compose_project(workspace, &slot).into_iter().collect();
     for LedBack { name, value } in led_back(workspace, &slot) {
         match value {
             Some(value) => moved.push((name, value)),
@@ -40,6 +43,20 @@ pub fn lead_to_slot(workspace: &Workspace, spec: &mut ProcessSpec) {
     // What is set for this process counts more.
     moved.append(&mut spec.env);
     spec.env = moved;
+}
+
+/// The variable by which Docker Compose names what it starts in a slot; none where the person names it.
+fn compose_project(workspace: &Workspace, slot: &Path) -> Option<(String, String)> {
+    const NAME: &str = "COMPOSE_PROJECT_NAME";
+    let file = regular_file::read_to_string(&workspace.root().join(".env")).unwrap_or_default();
+    if env::var_os(NAME).is_some() || file.lines().any(|line| line.trim().starts_with(NAME)) {
+        return None;
+    }
+    let project = workspace.root().file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{project}-{}", slot_pool::name(slot)).to_lowercase();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let name: String = name.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
+    Some((NAME.to_owned(), name.trim_start_matches(['-', '_']).to_owned()))
 }
 
 /// The path of the checkout as git has it, and as the shell has it where that passes a link.

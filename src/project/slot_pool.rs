@@ -79,7 +79,31 @@ impl SlotPool {
 
     fn side(&self, kind: &str, number: usize) -> PathBuf {
         let name = if number == 0 { kind.to_owned() } else { format!("{kind}-{}", number + 1) };
-        self.folder.join(self.place.slot(&name))
+        self.slot(&name)
+    }
+
+    /// Returns the slot of this name, which is that of its folder. The slot has the name of the repository:
+    /// tools name what they make after it.
+    pub fn slot(&self, name: &str) -> PathBuf {
+        self.folder.join(self.place.slot(name)).join(self.main.file_name().unwrap_or_default())
+    }
+
+    /// Returns the slots of all loops, and what else is in their folder.
+    pub fn entries(&self) -> Vec<PathBuf> {
+        let folders = |path: &Path| {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
+        };
+        let own = self.main.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_slot = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let in_folder = |folder: PathBuf| {
+            let slots: Vec<PathBuf> = folders(&folder).into_iter().filter(is_slot).collect();
+            if slots.is_empty() || folder.join(".git").exists() { vec![folder] } else { slots }
+        };
+        folders(&self.folder).into_iter().flat_map(in_folder).collect()
     }
 
     /// Whether a slot is one beside those of attempts: in it is no work that is not kept elsewhere.
@@ -93,16 +117,6 @@ impl SlotPool {
         [MERGE, REVIEW].into_iter().find(|kind| slot == self.side(kind, number))
     }
 
-    /// Returns the slot of `ralph draft`.
-    pub fn draft(&self) -> PathBuf {
-        self.folder.join(self.place.slot("draft"))
-    }
-
-    /// Returns the slot of `ralph doctor --on`.
-    pub fn probe(&self) -> PathBuf {
-        self.folder.join(self.place.slot("probe"))
-    }
-
     /// Returns the first slot that is not in `taken`.
     pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
         let mut all = (1_u32..).map(|number| self.numbered(number));
@@ -110,7 +124,7 @@ impl SlotPool {
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
-        self.folder.join(self.place.slot(&number.to_string()))
+        self.slot(&number.to_string())
     }
 
     /// Returns the number of a slot of an attempt of this loop.
@@ -122,6 +136,19 @@ impl SlotPool {
     /// Whether a folder is for slots of this loop.
     pub fn is_its(&self, slot: &Path) -> bool {
         self.is_side(slot) || self.number(slot).is_some()
+    }
+
+    /// Removes the slot of a former version in whose place the folder of a slot is to be; renames it if it
+    /// has work of its own.
+    fn clear_former(&self, main: &Repo, slot: &Path) -> Result<()> {
+        let Some(former) = slot.parent().and_then(|above| main.slots().open(above)) else {
+            return Ok(());
+        };
+        match unkept(main, &former) {
+            Ok(None) => former.slot().remove(),
+            _ if self.put_aside(former.root()) => Ok(()),
+            _ => bail!("`{}` is in the way; move it, or set `slot_dir`", former.root().display()),
+        }
     }
 
     /// Renames what is in the place of a slot, in the folder that has slots alone: a slot whose git
@@ -178,6 +205,7 @@ impl SlotPool {
     /// Errors of git; the folder exists and is not a slot of this repository.
     pub fn open(&self, slot: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
         let main = Repo::discover(&self.main)?;
+        self.clear_former(&main, slot)?;
         if let Some(slot) = find(&main, slot)? {
             if !main.slots().is_abandoned(&slot)? {
                 return main.slots().refresh(&slot, settings);
@@ -205,7 +233,13 @@ fn side_number(slot: &Path) -> usize {
 
 /// The number at the end of the name of a slot.
 fn number_in<T: FromStr>(slot: &Path) -> Option<T> {
-    slot.file_name()?.to_str()?.rsplit('-').next()?.parse().ok()
+    name(slot).rsplit('-').next()?.parse().ok()
+}
+
+/// Returns the name of a slot, such as `1` or `merge`.
+pub fn name(slot: &Path) -> String {
+    let folder = slot.parent().and_then(Path::file_name).unwrap_or_default();
+    folder.to_string_lossy().into_owned()
 }
 
 /// Returns what the setup of a slot depends on: the commands and the files that they read.

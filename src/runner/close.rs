@@ -22,7 +22,7 @@ use super::{
 use crate::{
     adapters::{
         agent_output,
-        git::{HeadPlace, Repo},
+        git::{AttemptStart, HeadPlace, Repo},
         process, terminal,
     },
     core::{
@@ -180,17 +180,24 @@ impl EndedSlot {
     pub(super) fn open(
         workspace: &Workspace,
         slots: &RunSlots,
-        record: &AttemptRecord,
+        record: &mut AttemptRecord,
+        title: &str,
     ) -> EndedSlot {
         let before = record.tree(workspace);
+        // Settings such as `core.bare` keep git from opening it at all.
+        let unread = || vec!["settings with which git did not open the slot".to_owned()];
         let tampered = before.as_ref().map(|tree| scrutiny::tampered(record, tree));
-        let tampered = tampered.unwrap_or_default();
+        let tampered = tampered.unwrap_or_else(|_| unread());
+        let before = before.or_else(|error| slots.restored(workspace, record)?.ok_or(error));
         let tree = before.and_then(|tree| slots.secured(workspace, record, tree));
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         let tree = tree.and_then(|tree| {
             return_slot(workspace, record, &tree)?;
             tree.take_in_worktrees(record.started_at.into())?;
-            Ok(tree)
+            match settle_own(workspace, record, &tree, title) {
+                Err(error) if record.slot.is_some() => Err(error),
+                _ => Ok(tree),
+            }
         });
         EndedSlot { tree, tampered, unlocked }
     }
@@ -211,6 +218,34 @@ impl EndedSlot {
         };
         Ok(Evidence { tampered: self.tampered, ..found })
     }
+}
+
+/// Puts the base of an attempt to the commit that its own commits are on, which it may have pulled.
+fn settle_own(
+    workspace: &Workspace,
+    record: &mut AttemptRecord,
+    tree: &Repo,
+    title: &str,
+) -> Result<()> {
+    // Once it has landed, its commits are those of the branch.
+    let from = record.base.clone().filter(|_| record.landing().is_none());
+    let Some(from) = from else { return Ok(()) };
+    let mut others = Vec::new();
+    if let Some(slot) = &record.slot {
+        let tip = workspace.repo.landings().tip(&slot.target)?;
+        others.extend(tip.into_iter().flat_map(|tip| [tip.commit, tip.branch]));
+    }
+    let (branch, began) = (record.branch.as_deref(), record.started_at.timestamp());
+    let start = AttemptStart { base: &from, branch, began };
+    let base = tree.settle_own(start, &others, &leftovers::message(record, title))?;
+    if base == from {
+        return Ok(());
+    }
+    if record.slot.is_some() {
+        workspace.repo.slots().bring_home(tree, &base, &record.pin(&workspace.place))?;
+    }
+    (record.base, record.started_from) = (Some(base), record.started_from.take().or(Some(from)));
+    record.write(workspace)
 }
 
 /// Returns the result of an agent that has ended with this evidence.
@@ -389,7 +424,7 @@ pub(super) fn keep_work(
         slots.let_change();
         return Ok(kept);
     }
-    let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
+    let Some(Merge::Landed { branch, resolved, .. }) = &evidence.merge else {
         return Ok(nothing);
     };
     let place = &workspace.place;
@@ -409,26 +444,8 @@ pub(super) fn keep_work(
         repo.drop_ref(&name)?;
         return Ok(nothing);
     }
-    // The commits as they were stay under the ref; only what has not landed is worth a word.
-    let is_whole = has_landed_unchanged(workspace, record, evidence, &head)?;
-    Ok((Some(name).filter(|_| !is_whole), Vec::new()))
-}
-
-/// Whether the commits that have landed do to the target branch what the attempt, whose last commit is
-/// `head`, did to its base.
-fn has_landed_unchanged(
-    workspace: &Workspace,
-    record: &AttemptRecord,
-    evidence: &Evidence,
-    head: &CommitId,
-) -> Result<bool> {
-    let landed = (evidence.commits.first(), evidence.commits.last());
-    let (Some(base), (Some(first), Some(last))) = (&record.base, landed) else {
-        return Ok(false);
-    };
-    let repo = &workspace.repo;
-    let onto = repo.commit_of(&format!("{}^", first.id))?;
-    onto.map_or(Ok(false), |onto| repo.is_same_change([base, head], [&onto, &last.id]))
+    // The commits as they were stay under the ref; only lines that both sides added are worth a word.
+    Ok((Some(name).filter(|_| !resolved.is_empty()), Vec::new()))
 }
 
 /// Waits for git processes of an isolated attempt that a dead run left running, and removes the

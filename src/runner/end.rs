@@ -12,7 +12,7 @@ use chrono::Utc;
 use super::{
     Runner, RunnerMessage, attempts, away, checkout,
     close::{self, EndedSlot},
-    context::Facts,
+    context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
     landing::drop_trials,
@@ -50,7 +50,7 @@ pub(super) fn weigh(evidence: &mut Evidence, reason: &ProofReason, is_required: 
 impl Runner {
     /// Examines the results of an agent in the graph and in git, once all its processes have ended.
     pub(super) fn collect(&mut self, id: &AttemptId, end: ProcessEnd) -> Result<Option<Input>> {
-        let Some(record) = self.attempts.get(id).cloned() else {
+        let Some(mut record) = self.attempts.get(id).cloned() else {
             return Ok(None);
         };
         self.core.cx.workspace.ignore_outputs()?;
@@ -59,12 +59,16 @@ impl Runner {
             let noted =
                 RequestEvent::Noted { attempt: id.attempt, note, for_all: false, tag: None };
             self.core.emit(Some((&id.task_id, record.iteration)), noted)?;
-            if let Some(record) = self.attempts.get_mut(id) {
-                record.noted = number + 1;
-                record.write(&self.core.cx.workspace)?;
-            }
+            record.noted = number + 1;
+            record.write(&self.core.cx.workspace)?;
         }
-        let mut slot = EndedSlot::open(&self.core.cx.workspace, &self.slots, &record);
+        let title = task_of(self.core.graph.file.graph(), &record).map(|task| task.title);
+        let title = title.unwrap_or_else(|| id.task_id.to_string());
+        let workspace = &self.core.cx.workspace;
+        let mut slot = EndedSlot::open(workspace, &self.slots, &mut record, &title);
+        if let Some(known) = self.attempts.get_mut(id) {
+            known.clone_from(&record);
+        }
         let unlocked = mem::take(&mut slot.unlocked);
         crash::point("close.unlocked");
         let passed_over = checkout::pass_over_settings(&mut self.core.cx, &record);

@@ -99,7 +99,7 @@ fn put_back(
         let others = attempt::changed(workspace, &tree)?.into_iter();
         record.dirty.extend(others.filter(|(path, _)| !left.contains(path)));
     }
-    record.end_head = None;
+    (record.end_head, record.refused) = (None, Some(next.why.clone()));
     if let (Some(_), Some(base)) = (&record.slot, &record.base) {
         graph_copy::write(workspace, &tree, base, graph.text())?;
     }

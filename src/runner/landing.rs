@@ -47,7 +47,7 @@ use crate::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
         follower::{BUSY, Followed, Follower},
         merge_attributes::attributes,
-        slot_pool::SlotPool,
+        slot_pool::{self, SlotPool},
         workspace::Workspace,
     },
 };
@@ -90,9 +90,7 @@ pub(super) fn drop_trials(workspace: &Workspace) -> Result<()> {
     const MOST: usize = 64;
     let pool = SlotPool::of(workspace);
     (0..MOST).try_for_each(|slot| {
-        let name = pool.merge(slot);
-        let name = name.file_name().unwrap_or_default().to_string_lossy();
-        let _ = fs::remove_file(workspace.state.work(&name));
+        let _ = fs::remove_file(workspace.state.work(&slot_pool::name(&pool.merge(slot))));
         workspace.repo.drop_ref(&workspace.place.trial_ref(slot))
     })
 }
@@ -220,7 +218,8 @@ impl RunLanding {
         let title = title.unwrap_or_else(|| record.task_id.to_string());
         let completion = self.completion(workspace, id, record, &title, view.edited)?;
         let message = leftovers::message(record, &title);
-        Ok(WorkToLand { base, head, message, own, has_new_modules, completion })
+        let started_from = record.started_from.clone();
+        Ok(WorkToLand { base, started_from, head, message, own, has_new_modules, completion })
     }
 
     /// Returns what completes the task of an attempt in git; none if the graph is not there.

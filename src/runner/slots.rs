@@ -38,7 +38,7 @@ use crate::{
         select::Policy,
     },
     project::{
-        attempt::{self, AttemptRecord, SlotAssignment},
+        attempt::{self, AttemptRecord, SlotAssignment, leftovers},
         executors,
         merge_attributes::attributes,
         placement,
@@ -256,6 +256,7 @@ impl RunSlots {
             *settings = slot_settings(workspace)?;
             let calls = records.values().filter_map(|record| record.call.as_ref());
             calls.for_each(|call| settings.ignore(litter_of(call)));
+            settings.ignore(&leftovers::unwanted(workspace, record.base.as_ref()));
         }
         let left = left_work(cx, history, &record.task_id)?;
         let attributes = attributes(workspace)?.file;
@@ -356,6 +357,21 @@ impl RunSlots {
         }
     }
 
+    /// Opens a slot with the settings that it had, whatever an attempt has written to them; none if it is no
+    /// slot any more.
+    ///
+    /// # Errors
+    /// The slot no longer exists.
+    pub(super) fn restored(
+        &self,
+        workspace: &Workspace,
+        record: &AttemptRecord,
+    ) -> Result<Option<Rc<Repo>>> {
+        let Some(slot) = &record.slot else { return Ok(None) };
+        let settings = self.settings(workspace)?;
+        Ok(workspace.repo.slots().reopen(&slot.path, &settings)?.map(Rc::new))
+    }
+
     /// Does the same with a repository that was opened after all processes of the attempt had ended.
     pub(super) fn secured(
         &self,
@@ -400,8 +416,7 @@ impl RunSlots {
         };
         let base = workspace.place.base_ref(&record.task_id, record.attempt);
         workspace.repo.drop_ref(&base)?;
-        let name = slot.path.file_name().unwrap_or_default().to_string_lossy();
-        let _ = fs::remove_file(workspace.state.work(&name));
+        let _ = fs::remove_file(workspace.state.work(&slot_pool::name(&slot.path)));
         if let Some(why) = self.why_kept(workspace, record, &slot.path)? {
             let SlotReason { slot, why } = self.keep(slot.path, why);
             facts.of_run(AttemptEvent::SlotKept { slot, why });

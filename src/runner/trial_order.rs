@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{graph_copy::GraphChange, side_command::Regeneration};
+use super::{
+    graph_copy::GraphChange,
+    side_command::{Regeneration, SideCommands},
+};
 use crate::{
-    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
+    adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
     core::{
         commit_id::CommitId,
         graph::merge::{self, Texts},
         run::{input::BuiltTrial, verified_work::BuiltCommit},
+        verdict::Outcome,
     },
     project::{
         merge_attributes::MergeAttributes,
@@ -60,8 +64,11 @@ impl TrialOrder {
     }
 
     fn combine(&self, main: &Repo, tree: &Repo, work: &WorkToLand) -> Result<BuiltTrial> {
-        let (mut trial, onto) = (BuiltTrial::default(), &self.onto);
-        let integrated = self.integrate(tree, work)?;
+        let mut trial = BuiltTrial::default();
+        let (onto, integrated) = match self.onto_for(tree, work)? {
+            Ok(onto) => (onto.clone(), self.integrate(tree, work, &onto)?),
+            Err(conflict) => (self.onto.clone(), conflict),
+        };
         if let Integrated::Resolved { others: text, .. } | Integrated::Conflict { diff: text, .. } =
             &integrated
         {
@@ -82,10 +89,11 @@ impl TrialOrder {
         if commit != work.head {
             main.slots().bring_home(tree, &commit, &self.trial_ref)?;
             // After a rebuild, the commits of the branch are those of the work.
-            rebuilt = Some((main.between(onto, &commit)?, main.diff(onto, &commit, None)?));
+            rebuilt = Some((main.between(&onto, &commit)?, main.diff(&onto, &commit, None)?));
         }
         // What lands is what is here now, whatever the verify commands do in the slot.
-        let completed = work.completion.as_ref().map(|it| it.commit(main, &commit)).transpose()?;
+        let complete = |it: &Completion| it.commit(main, &commit, &self.hooked(tree, &it.message));
+        let completed = work.completion.as_ref().map(complete).transpose()?;
         let commit = completed.unwrap_or(commit);
         main.keep(&self.trial_ref, &commit)?;
         tree.slot().move_to(&commit)?;
@@ -95,7 +103,7 @@ impl TrialOrder {
             if !slot_pool::is_of_the_commit(&error) {
                 return Err(error);
             }
-            tree.slot().move_to(onto)?;
+            tree.slot().move_to(&self.onto)?;
             trial.refused = Some(format!("{error:#}"));
             return Ok(trial);
         }
@@ -103,13 +111,64 @@ impl TrialOrder {
         Ok(trial)
     }
 
+    /// Returns the commit to put work on: with the commits of others that its attempt pulled, which keep
+    /// their ids; or their conflict.
+    fn onto_for(&self, tree: &Repo, work: &WorkToLand) -> Result<Result<CommitId, Integrated>> {
+        let onto = self.onto.clone();
+        let Some(from) = &work.started_from else { return Ok(Ok(onto)) };
+        // A person may have taken the base off the branch.
+        if !tree.is_ancestor(from, &onto)? || tree.is_ancestor(&work.base, &onto)? {
+            return Ok(Ok(onto));
+        }
+        if tree.is_ancestor(&onto, &work.base)? {
+            return Ok(Ok(work.base.clone()));
+        }
+        let message =
+            format!("Merge what {} is on", work.message.lines().next().unwrap_or_default());
+        let pulled = BranchWork { head: &work.base, base: from, message: &message };
+        let attributes = Some(&*self.attributes.file);
+        let merged = tree.integration().integrate(
+            &onto,
+            &pulled,
+            IntegrationMethod::Merge,
+            &[],
+            attributes,
+        )?;
+        Ok(match merged {
+            Integrated::Done(commit) | Integrated::Resolved { commit, .. } => Ok(commit),
+            Integrated::Nothing => Ok(onto),
+            Integrated::Conflict { .. } => Err(merged),
+        })
+    }
+
+    /// The message of a commit as the hooks of the project write it, such as with a sign-off; as it is where
+    /// they refuse it. They run where the verify commands do: an attempt may have changed them.
+    fn hooked(&self, tree: &Repo, message: &str) -> String {
+        const FILE: &str = "ralph-message";
+        const RUN: &str = "f=$(git rev-parse --git-path ralph-message) \
+             && git hook run --ignore-missing prepare-commit-msg -- \"$f\" message \
+             && git hook run --ignore-missing commit-msg -- \"$f\"";
+        let file = tree.git_dir().join(FILE);
+        let runs = self.regeneration.runs.as_ref().ok().filter(|_| tree.local().writes_messages());
+        let run = |runs: &SideCommands| {
+            regular_file::write(&file, message.as_bytes()).ok()?;
+            let Regeneration { output, limit, .. } = &self.regeneration;
+            let outcome = runs.run(RUN, output, *limit, || !git::is_stopped());
+            runs.end();
+            let written = regular_file::read_to_string(&file).ok()?;
+            let is_kept = message.lines().all(|line| written.lines().any(|it| it == line));
+            (is_kept && outcome == Outcome::Exited { exit_code: 0 }).then_some(written)
+        };
+        runs.and_then(run).unwrap_or_else(|| message.to_owned())
+    }
+
     /// Integrates work, and makes the files again whose conflicts are resolved so.
-    fn integrate(&self, tree: &Repo, work: &WorkToLand) -> Result<Integrated> {
+    fn integrate(&self, tree: &Repo, work: &WorkToLand, onto: &CommitId) -> Result<Integrated> {
         let own: Vec<&str> = work.own.iter().map(String::as_str).collect();
         let WorkToLand { base, head, message, .. } = work;
         let work = BranchWork { head, base, message };
         let integrate = |attributes: &Path| {
-            tree.integration().integrate(&self.onto, &work, self.how, &own, Some(attributes))
+            tree.integration().integrate(onto, &work, self.how, &own, Some(attributes))
         };
         let mut integrated = integrate(&self.attributes.file)?;
         let Integrated::Resolved { commit, files, .. } = &mut integrated else {
@@ -132,7 +191,10 @@ impl TrialOrder {
 
 /// The work of one attempt.
 pub(super) struct WorkToLand {
+    /// The commit that it is on.
     pub(super) base: CommitId,
+    /// The commit that its attempt started from, if the base has more, which it pulled.
+    pub(super) started_from: Option<CommitId>,
     pub(super) head: CommitId,
     pub(super) message: String,
     /// The paths that are left out of it, relative to the repository.
@@ -156,7 +218,7 @@ pub(super) struct Completion {
 impl Completion {
     /// Makes the commit on top of `parent`. Returns `parent` if the graph is not in git, or does not
     /// have the task.
-    fn commit(&self, repo: &Repo, parent: &CommitId) -> Result<CommitId> {
+    fn commit(&self, repo: &Repo, parent: &CommitId, message: &str) -> Result<CommitId> {
         let Some(text) = repo.file_at(parent, &self.path)? else {
             return Ok(parent.clone());
         };
@@ -172,7 +234,7 @@ impl Completion {
         };
         match changed {
             Some(changed) if changed != text => {
-                repo.commits().commit_file(parent, &self.path, &changed, &self.message)
+                repo.commits().commit_file(parent, &self.path, &changed, message)
             }
             _ => Ok(parent.clone()),
         }

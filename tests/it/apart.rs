@@ -484,16 +484,13 @@ fn a_person_looks_at_another_branch_meanwhile() {
 #[ignore = "slow"]
 fn no_work_is_lost_when_an_agent_damages_its_branch() {
     let scenes = [
-        ("git checkout --quiet -b elsewhere; work", "off-branch"),
-        ("git checkout --quiet --detach; work", "off-branch"),
-        ("git commit --quiet --amend -m Mine; work", "off-branch"),
         ("work; git reset --quiet --hard HEAD~1", "unverified"),
         (
             "git checkout --quiet -b side; put line one; commit; git checkout --quiet ralph/a; \
              put line two; commit; git merge --quiet side || true; report",
             "off-branch",
         ),
-        ("work; git branch --quiet -m ralph/a mine", "off-branch"),
+        ("git reset --quiet --hard HEAD~1; work", "off-branch"),
         ("put line half; exit 3", "failed"),
         ("put line one; commit; put line half; echo more > more; exit 3", "failed"),
     ];
@@ -519,6 +516,62 @@ fn no_work_is_lost_when_an_agent_damages_its_branch() {
         }
     };
     each(4, &scenes, work);
+}
+
+/// On whatever branch it is; an amended base is its difference.
+#[test]
+fn what_is_checked_out_in_a_slot_is_the_work() {
+    let scenes = [
+        "git checkout --quiet -b elsewhere; work",
+        "git checkout --quiet --detach; work",
+        "work; git branch --quiet -m ralph/a mine",
+        "git commit --quiet --amend -m Mine; work",
+        "put work/a.txt a; git add -A; git commit --quiet --amend --no-edit; report",
+    ];
+    let work = |script: &&str| {
+        let trial = stage(PAIR, "");
+        tell(&trial, "a", script);
+        let base = trial.git(&["rev-parse", "HEAD"]);
+        trial.run(["run"]).graph_complete();
+        assert!(trial.tasks("failed").is_empty(), "{script}");
+        trial.git(&["merge-base", "--is-ancestor", base.trim(), "main"]);
+        assert!(trial.root().join("work/a.txt").exists(), "{script}");
+    };
+    each(4, &scenes, work);
+}
+
+#[test]
+fn pulled_commits_keep_their_ids_and_stay_when_the_task_is_taken_back() {
+    let work = |pull: &&str| {
+        let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");
+        let folder = trial.sign("origin").display().to_string();
+        trial.git(&["clone", "--quiet", "--bare", ".", &folder]);
+        trial.git(&["remote", "add", "origin", &folder]);
+        // The second time, the branch has commits that the remote does not have.
+        let script = format!(
+            "git clone --quiet $TRIAL_DIR/origin $TRIAL_DIR/$RALPH_TASK_ID
+             (cd $TRIAL_DIR/$RALPH_TASK_ID; echo 1 > theirs-$RALPH_TASK_ID; git add -A
+              git -c user.name=O -c user.email=o@example.org commit --quiet -m \"Theirs $RALPH_TASK_ID\"
+              git push --quiet)
+             work; {pull}; report"
+        );
+        tell(&trial, "", &script);
+        trial.run(["run"]).graph_complete();
+        for (completed, id) in trial.lines("completed").iter().zip(["a", "b"]) {
+            let theirs =
+                trial.git(&["-C", &trial.sign(id).display().to_string(), "rev-parse", "HEAD"]);
+            trial.git(&["merge-base", "--is-ancestor", theirs.trim(), "main"]);
+            let commits = completed["commits"].to_string();
+            assert!(!commits.contains("Theirs"), "{pull}: {commits}");
+            assert_eq!(completed["pulled"][0]["subject"], format!("Theirs {id}"), "{pull}");
+        }
+        trial.run(["take-back", "b"]);
+        let has = |path: &str| trial.root().join(path).exists();
+        assert!(has("theirs-b") && has("work/a.txt") && !has("work/b.txt"), "{pull}");
+    };
+    let pulls =
+        ["git pull --quiet --rebase origin main", "git pull --quiet --no-rebase origin main"];
+    each(2, &pulls, work);
 }
 
 /// Ways to end a run while one attempt is queued and two are running; the next run continues.
@@ -587,24 +640,27 @@ fn a_deleted_slot_costs_only_its_attempt() {
 
     // All of them between two runs, one of which is then a folder of a person.
     fs::remove_dir_all(trial.dir().join("repo.slots")).unwrap();
-    fs::create_dir_all(trial.dir().join("repo.slots/1")).unwrap();
-    fs::write(trial.dir().join("repo.slots/1/mine"), "mine").unwrap();
+    fs::create_dir_all(trial.dir().join("repo.slots/1/repo")).unwrap();
+    fs::write(trial.dir().join("repo.slots/1/repo/mine"), "mine").unwrap();
     let graph = trial.graph_text().replace(']', ", {id: c}]");
     trial.save("task-graph.yaml", &graph);
     trial.git(&["commit", "--quiet", "-m", "Set the stage", "task-graph.yaml"]);
     trial.run(["run"]).graph_complete();
     sound(&trial);
-    assert_eq!(fs::read(trial.dir().join("repo.slots/1/mine")).unwrap(), b"mine");
+    assert_eq!(fs::read(trial.dir().join("repo.slots/1/repo/mine")).unwrap(), b"mine");
 }
 
 #[test]
 fn a_slot_of_the_queue_without_git_is_made_again() {
     let trial = stage(PAIR, "jobs: 1\n");
     tell(&trial, "a", "work");
-    tell(&trial, "b", "rm -rf ../merge/.git; touch ../merge/mine; work");
+    tell(&trial, "b", "rm -rf ../../merge/repo/.git; touch ../../merge/repo/mine; work");
     trial.run(["run"]).graph_complete();
     sound(&trial);
-    assert!(trial.dir().join("repo.slots/merge.old-1/mine").exists(), "what was there is kept");
+    assert!(
+        trial.dir().join("repo.slots/merge/repo.old-1/mine").exists(),
+        "what was there is kept"
+    );
 }
 
 /// Files that the runner opens for a task are closed again: those of packs that are gone, too.
@@ -644,7 +700,7 @@ fn walk(folder: &Path) -> usize {
 fn a_slot_with_a_persons_work_is_not_used() {
     let trial = stage("tasks: [{id: a}]\n", "");
     completes(&trial);
-    let slot = trial.dir().join("repo.slots/1");
+    let slot = trial.dir().join("repo.slots/1/repo");
     let git = |words: &[&str]| {
         let mut all = vec!["-C", slot.to_str().unwrap()];
         all.extend(words);
@@ -682,7 +738,7 @@ fn slots_of_a_clone_that_was_replaced_are_made_again() {
     trial.git(&["clone", "--quiet", "--bare", ".", origin]);
     for persons in [None, Some("mine")] {
         trial.run(["run"]).graph_complete();
-        let slot = trial.dir().join("slots/1");
+        let slot = trial.dir().join("slots/1/repo");
         if let Some(name) = persons {
             fs::write(slot.join(name), "mine\n").unwrap();
         }
@@ -699,7 +755,7 @@ fn slots_of_a_clone_that_was_replaced_are_made_again() {
         let run = trial.run(["run"]).graph_complete();
         assert_eq!(trial.read("deep/er/c.txt"), "1\n");
         if let Some(name) = persons {
-            run.stderr_has("slots/1 is not reused: `mine` has uncommitted changes");
+            run.stderr_has("slots/1/repo is not reused: `mine` has uncommitted changes");
             assert_eq!(fs::read_to_string(slot.join(name)).unwrap(), "mine\n");
         }
         assert_eq!(trial.lines("slot_kept").is_empty(), persons.is_none());

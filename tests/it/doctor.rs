@@ -632,7 +632,10 @@ fn broken_code_is_in_no_slot_of_a_run() {
     let doctor = trial.start(["doctor"]);
     wait_for(&sign);
     doctor.kill();
-    assert!(trial.root().with_extension("slots").join("probe/src/f.r").exists(), "it was cut off");
+    assert!(
+        trial.root().with_extension("slots").join("probe/repo/src/f.r").exists(),
+        "it was cut off"
+    );
     let agent =
         "cat > /dev/null; echo work >> src/f.r; git commit -qam w; touch \"$RALPH_TASK_DIR/DONE\"";
     trial.write(

@@ -90,7 +90,7 @@ fn what_an_agent_does_in_its_slot_reaches_nothing() {
     assert_eq!((trial.graph_text(), trial.git(&["for-each-ref"])), (GRAPH.to_owned(), before));
     assert!(!trial.sign("ran").exists(), "a filter of the agent was run");
     let place = fs::read_to_string(trial.sign("place")).unwrap();
-    assert!(place.ends_with("repo.slots/draft.slots/loop-draft-1\n"), "{place}");
+    assert!(place.ends_with("repo.slots/draft/repo.slots/loop-draft-1/repo\n"), "{place}");
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn a_full_disk_stops_the_run_and_costs_nothing() {
     trial.run(["run"]).code(74);
     assert!(trial.lines("completed").is_empty());
 
-    fs::remove_file(trial.root().join(".slots/1/filler")).unwrap();
+    fs::remove_file(trial.root().join(".slots/1/repo/filler")).unwrap();
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 

@@ -335,6 +335,16 @@ fn the_skill_names_only_what_there_is() {
 }
 
 #[test]
+fn all_that_init_made_can_be_removed() {
+    let trial = repository(&["make"]);
+    trial.run(["init", "--yes"]).code_is_any();
+    trial.run(["uninit", "--all", "--yes"]).code_is_any();
+    for path in ["prompts", ".ralph", "justfile", "task-graph.yaml"] {
+        assert!(!trial.root().join(path).exists(), "{path}");
+    }
+}
+
+#[test]
 fn a_dry_run_shows_everything_and_touches_nothing() {
     let trial = repository(&["make"]);
     trial.write("Makefile", "test:\n\ttrue\n");

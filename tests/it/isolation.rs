@@ -543,6 +543,8 @@ fn the_doctor_tries_setup_and_verify_in_a_slot() {
     assert!(bad.starts_with("warning ") && bad.contains("`exit 3` (setup) fails"), "{bad}");
     let bad = doctor("[]", "[\"test -f node_modules/x\"]");
     assert!(bad.starts_with("warning ") && bad.contains("(verify) fails on main"), "{bad}");
+    let bad = doctor("[]", "[\"case $PWD in *.slots/*) exit 1;; esac\"]");
+    assert!(bad.starts_with("error ") && bad.contains("passes in your checkout"), "{bad}");
 }
 
 #[test]

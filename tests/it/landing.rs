@@ -80,7 +80,7 @@ fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
 #[test]
 fn work_whose_verify_command_moved_head_is_tried_again() {
     let stray = "git commit --quiet --allow-empty -m Stray";
-    let verify = format!("verify: ['case $PWD in */merge) ;; *) {stray} ;; esac']\n");
+    let verify = format!("verify: ['case $PWD in */merge/*) ;; *) {stray} ;; esac']\n");
     let trial = stage("tasks: [{id: a}]\n", &format!("jobs: 1\n{verify}"));
     trial.run(["run"]).graph_complete();
     sound(&trial);
@@ -334,6 +334,20 @@ fn a_kill_between_landing_and_following_costs_nothing() {
         }
     };
     each(3, &points, work);
+}
+
+#[test]
+fn the_commit_that_completes_a_task_has_what_the_hooks_write() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    let sign =
+        "git interpret-trailers --in-place --trailer 'Signed-off-by: T <t@example.org>' \"$1\"";
+    trial.hook("prepare-commit-msg", sign);
+    trial.hook("commit-msg", "echo 'Change-Id: I1' >> \"$1\"");
+    trial.run(["run"]).graph_complete();
+    let told = trial.git(&["log", "-2", "--format=%B", "main"]);
+    assert_eq!(told.matches("Signed-off-by: T <t@example.org>").count(), 2, "{told}");
+    assert_eq!(told.matches("Change-Id: I1").count(), 2, "{told}");
+    assert!(told.contains("Ralph-Task: a"), "{told}");
 }
 
 /// The next run records what was found before the kill, and has it proved.

@@ -146,11 +146,20 @@ fn a_pause_without_a_run_holds_the_next() {
     trial.run(["run", "--once"]);
     // A run that ended by itself is not continued.
     trial.run(["pause"]);
-    let none = "resumed: the last run was not paused, so none starts; `ralph run` starts one\n";
+    let none = "resumed: the last run has ended; `ralph run` starts one\n";
     trial.run(["resume"]).stdout(none);
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.run(["run", "--once"]).code(0);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}
+
+#[test]
+fn a_run_that_was_killed_is_continued() {
+    let (trial, run) = gated();
+    run.kill();
+    trial.leave("open");
+    trial.run(["resume"]).graph_complete();
+    assert_eq!(trial.lines("loop_started")[1]["flags"], trial.lines("loop_started")[0]["flags"]);
 }
 
 #[test]
@@ -180,9 +189,9 @@ fn stop_ends_a_paused_run() {
         (&said["status"], &said["why"]),
         (&json!("finished"), &json!("stopped by `ralph stop`"))
     );
-    trial.run(["resume"]).stderr("warning: not paused\n");
     trial.run(["stop"]).stdout("no run is active\n");
     trial.run(["run"]).graph_complete();
+    trial.run(["resume"]).stderr("warning: not paused\n");
     let earlier = trial.run(["status", "--run", "2", "--json"]).json();
     for field in ["status", "why", "exit_code", "completed", "iteration"] {
         assert_eq!(earlier[field], said[field], "{field}");
@@ -362,7 +371,7 @@ fn the_status_tells_how_a_run_stands() {
     insta::assert_snapshot!(shown, @r"
     Status: running
     nothing done in 1 attempt, [took]; 0 of 3 done
-    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
+    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1/repo (ralph/a)
     left: 3 (1 in progress, 2 ready)
       > b
       > c

@@ -237,6 +237,7 @@ fn a_kill_at_any_step_loses_nothing() {
         if is_back {
             let prompt = fs::read_to_string(trial.sign("prompt-last-2")).unwrap();
             assert!(prompt.contains("mind the gap"), "{point} {again}: {prompt}");
+            assert!(prompt.contains("A person has taken it back"), "{point} {again}: {prompt}");
         }
         assert_eq!(
             work(&trial),
@@ -341,7 +342,12 @@ fn nothing_of_ralph_is_left_but_what_the_person_has() {
     fs::remove_dir_all(slots.join("mine")).unwrap();
     trial.run(["uninit"]).code(4).stdout_has(".git/ralph").stderr_has("nothing was removed");
     assert!(trial.state().exists());
+    let record = trial.sign("passed").display().to_string();
+    let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "uninit.away:1");
+    trial.run(["uninit", "--yes"]).code(-1).code_is_any();
+    let trial = trial.env("RALPH_CRASH_POINT", "none:1");
     trial.run(["uninit", "--yes"]).code(0).stderr_has("the commits of landed work stay");
+    assert!(!trial.state().with_extension("removed").exists());
     assert!(!trial.state().exists() && !trial.root().join("logs").exists());
     assert_eq!(trial.git(&["for-each-ref", "refs/ralph"]), "");
     assert!(!trial.dir().join("repo.slots").exists());

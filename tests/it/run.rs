@@ -225,7 +225,7 @@ fn an_agent_is_told_where_it_stands() {
     insta::assert_snapshot!(trial.redact(&given), @r"
     words: --model a b
     task: a attempt: 1
-    pwd: [repo].slots/1
+    pwd: [repo].slots/1/repo
     folder: [repo]/.ralph/tasks/a/[own] [repo]/.ralph/tasks/a/[own]
     claude: unset
     no terminal

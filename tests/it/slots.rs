@@ -28,7 +28,8 @@ fn landed() -> TestProject {
 
 /// The path of a file in a slot.
 fn slot_file(trial: &TestProject, path: &str) -> std::path::PathBuf {
-    trial.dir().join("repo.slots").join(path)
+    let (slot, file) = path.split_once('/').unwrap_or((path, ""));
+    trial.dir().join("repo.slots").join(slot).join("repo").join(file)
 }
 
 fn git_in(trial: &TestProject, slot: &str, words: &[&str]) -> String {
@@ -40,7 +41,7 @@ fn git_in(trial: &TestProject, slot: &str, words: &[&str]) -> String {
 #[track_caller]
 fn stays(trial: &TestProject, name: &str, why: &str) {
     let ran = trial.run(["slots", "remove", name]).code(1);
-    ran.stderr(&format!("../repo.slots/{name} stays: {why}\n"));
+    ran.stderr(&format!("../repo.slots/{name}/repo stays: {why}\n"));
     assert!(slot_file(trial, name).exists());
 }
 
@@ -56,9 +57,9 @@ fn agents_that_commit_a_graph_that_git_does_not_track_leave_their_slots_free() {
     let agent = trial.sign("agent.sh").display().to_string();
     trial.run(["run", "--", "sh", &agent]).graph_complete();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot                 task  state
-    ../repo.slots/1      -     free
-    ../repo.slots/merge  -     merge queue; free
+    slot                      task  state
+    ../repo.slots/1/repo      -     free
+    ../repo.slots/merge/repo  -     merge queue; free
     ");
     assert_eq!(trial.git(&["ls-tree", "--name-only", "HEAD", "task-graph.yaml"]), "");
     trial.run(["slots", "remove"]);
@@ -185,22 +186,22 @@ fn every_view_shows_the_slots_of_attempts() {
     wait_for(&trial.sign("waiting-b"));
     until("the agents have started", || trial.lines("agent_started").len() == 2);
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot             task  state
-    ../repo.slots/1  a     in use by attempt a.1, running
-    ../repo.slots/2  b     in use by attempt b.1, running
+    slot                  task  state
+    ../repo.slots/1/repo  a     in use by attempt a.1, running
+    ../repo.slots/2/repo  b     in use by attempt b.1, running
     ");
     insta::assert_snapshot!(trial.run(["dag-status"]).out().split_once("\n\n").unwrap().1, @r"
     In progress
-      a  The first  for [took], an agent is at work, in ../repo.slots/1 (ralph/a)
-      b  for [took], an agent is at work, in ../repo.slots/2 (ralph/b)
+      a  The first  for [took], an agent is at work, in ../repo.slots/1/repo (ralph/a)
+      b  for [took], an agent is at work, in ../repo.slots/2/repo (ralph/b)
     ");
     let attempts = |text: String| -> Vec<String> {
         let shown = |line: &&str| line.starts_with("Current") || line.starts_with("Merge");
         text.lines().filter(shown).map(str::to_owned).collect()
     };
     insta::assert_snapshot!(attempts(trial.run(["status"]).out()).join("\n"), @r"
-    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
-    Current attempt: b, attempt 1, since [time], for [took]; in ../repo.slots/2 (ralph/b)
+    Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1/repo (ralph/a)
+    Current attempt: b, attempt 1, since [time], for [took]; in ../repo.slots/2/repo (ralph/b)
     ");
     let live = trial.start(["attach"]);
     until("it follows", || ["a started", "b started"].iter().all(|it| live.printed().contains(it)));
@@ -230,7 +231,7 @@ fn every_view_shows_the_slots_of_attempts() {
     };
     until("both are verified", || stages().0 == "landing landing");
     let (_, status) = stages();
-    assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1");
+    assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1/repo");
     assert_eq!(
         status["merge_queue"]["landing"]["tasks"].as_array().map(Vec::len),
         Some(2),
@@ -240,11 +241,11 @@ fn every_view_shows_the_slots_of_attempts() {
     run.end(&trial).code(0);
     one.kill();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot                   task  state
-    ../repo.slots/1        -     free
-    ../repo.slots/2        -     free
-    ../repo.slots/merge    -     merge queue; free
-    ../repo.slots/merge-2  -     merge queue; free
+    slot                        task  state
+    ../repo.slots/1/repo        -     free
+    ../repo.slots/2/repo        -     free
+    ../repo.slots/merge/repo    -     merge queue; free
+    ../repo.slots/merge-2/repo  -     merge queue; free
     ");
     let list = trial.run(["slots", "--json"]).json();
     assert_eq!((&list[0]["state"], &list[0]["kind"]), (&json!("free"), &json!("attempt")));
@@ -276,7 +277,7 @@ fn what_waits_for_the_checkout_is_shown_with_what_is_in_its_way() {
 #[test]
 fn nothing_is_removed_that_is_kept_nowhere_else() {
     let trial = landed();
-    let change = "commit it there and `git fetch ../repo.slots/1 HEAD:NAME`, or undo it";
+    let change = "commit it there and `git fetch ../repo.slots/1/repo HEAD:NAME`, or undo it";
     fs::write(slot_file(&trial, "1/new"), "").unwrap();
     stays(&trial, "1", &format!("`new` has uncommitted changes; {change}"));
     git_in(&trial, "1", &["add", "new"]);
@@ -286,8 +287,8 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
     // A branch of the slot is only in the slot, too.
     git_in(&trial, "1", &["branch", "mine"]);
     stays(&trial, "1", &format!("commit [commit] is only in this slot; {change}"));
-    trial.git(&["fetch", "-q", "../repo.slots/1", "HEAD:kept"]);
-    trial.run(["slots", "remove", "1"]).stderr("removed ../repo.slots/1\n");
+    trial.git(&["fetch", "-q", "../repo.slots/1/repo", "HEAD:kept"]);
+    trial.run(["slots", "remove", "1"]).stderr("removed ../repo.slots/1/repo\n");
     assert!(!slot_file(&trial, "1").exists());
 
     let two = slot_file(&trial, "2").display().to_string();
@@ -297,13 +298,13 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
         said.ends_with("stays: it is the current directory; change to another one\n"),
         "{said}"
     );
-    trial.run(["slots", "remove", &two]).stderr("removed ../repo.slots/2\n");
+    trial.run(["slots", "remove", &two]).stderr("removed ../repo.slots/2/repo\n");
     for name in [".", "9", "../repo.slots"] {
         trial.run(["slots", "remove", name]).code(1).stderr(&format!(
             "ralph: error: `{name}` is not a slot of this repository; `ralph slots` lists them\n",
         ));
     }
-    trial.run(["slots", "remove", "merge"]).stderr("removed ../repo.slots/merge\n");
+    trial.run(["slots", "remove", "merge"]).stderr("removed ../repo.slots/merge/repo\n");
     trial
         .run(["slots"])
         .stdout("")
@@ -316,27 +317,28 @@ fn nothing_is_removed_that_is_kept_nowhere_else() {
 fn all_slots_that_hold_nothing_are_removed_at_once() {
     let trial = landed();
     fs::write(slot_file(&trial, "1/new"), "").unwrap();
-    fs::create_dir_all(slot_file(&trial, "mine")).unwrap();
+    let folder = trial.dir().join("repo.slots");
+    fs::create_dir_all(folder.join("mine")).unwrap();
     // Left by a killed run.
-    fs::create_dir_all(slot_file(&trial, "3.making/.git")).unwrap();
+    fs::create_dir_all(folder.join("3/repo.making/.git")).unwrap();
     let begun = slot_file(&trial, "2/.git/ralph-begun");
     fs::rename(slot_file(&trial, "2/.git/HEAD"), begun).unwrap();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot                    task  state
-    ../repo.slots/1         -     kept: `new` has uncommitted changes
-    ../repo.slots/2         -     free
-    ../repo.slots/3.making  -     free
-    ../repo.slots/merge     -     merge queue; free
-    ../repo.slots/mine      -     not a slot of this repository; take the files that you want, and remove the folder
+    slot                         task  state
+    ../repo.slots/1/repo         -     kept: `new` has uncommitted changes
+    ../repo.slots/2/repo         -     free
+    ../repo.slots/3/repo.making  -     free
+    ../repo.slots/merge/repo     -     merge queue; free
+    ../repo.slots/mine           -     not a slot of this repository; take the files that you want, and remove the folder
     ");
     insta::assert_snapshot!(trial.run(["slots", "remove"]).code(1).err(), @r"
-    ../repo.slots/1 stays: `new` has uncommitted changes; commit it there and `git fetch ../repo.slots/1 HEAD:NAME`, or undo it
-    removed ../repo.slots/2
-    removed ../repo.slots/3.making
-    removed ../repo.slots/merge
+    ../repo.slots/1/repo stays: `new` has uncommitted changes; commit it there and `git fetch ../repo.slots/1/repo HEAD:NAME`, or undo it
+    removed ../repo.slots/2/repo
+    removed ../repo.slots/3/repo.making
+    removed ../repo.slots/merge/repo
     ../repo.slots/mine stays: it is not a slot of this repository; take the files that you want, and remove the folder
     ");
-    assert!(slot_file(&trial, "1/new").exists() && slot_file(&trial, "mine").exists());
+    assert!(slot_file(&trial, "1/new").exists() && folder.join("mine").exists());
     fs::remove_file(slot_file(&trial, "1/new")).unwrap();
     let graph = trial.graph_text().replace(']', ", {id: c}]");
     trial.graph(&graph).run(["run", "-q"]);
@@ -404,7 +406,7 @@ fn the_doctor_checks_what_isolated_attempts_need() {
 
     fs::write(slot_file(&trial, "1/new"), "").unwrap();
     let all = found(&trial);
-    let kept = "../repo.slots/1 (kept: `new` has uncommitted changes)";
+    let kept = "../repo.slots/1/repo (kept: `new` has uncommitted changes)";
     assert_eq!(of(&all, "leftovers"), format!("warning {kept}"));
     trial.git(&["checkout", "-q", "--detach"]);
     let (doctor, run) = (trial.run(["doctor", "-q", "--", "true"]), trial.run(["run"]));

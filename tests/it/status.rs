@@ -136,7 +136,10 @@ fn while_an_agent_works_its_task_is_left_to_it() {
     let run = trial.start_until(["run", "--task", "a"], "waiting-a");
     trial.wait_for_records(1, "agent_started");
     let status = trial.run(["dag-status"]).out();
-    assert!(status.contains(", an agent is at work, in ../repo.slots/1 (ralph/a)\n"), "{status}");
+    assert!(
+        status.contains(", an agent is at work, in ../repo.slots/1/repo (ralph/a)\n"),
+        "{status}"
+    );
     let busy = "ralph: error: attempt 1 at `a` has been running since [time]; stop the run first\n";
     trial.run(["task-reset", "a"]).code(5).stderr(busy);
     trial.run(["task-reset", "b", "a"]).code(5);

@@ -69,13 +69,11 @@ fn a_failing_process_is_failed() {
 }
 
 #[test]
-fn leaving_the_branch_is_off_branch() {
-    judged("branch", "off-branch", "reported done, but it moved from `ralph/a` to `elsewhere`");
-    judged(
-        "rewrite",
-        "off-branch",
-        "reported done, but it rewrote the history: HEAD does not descend from its base",
-    );
+fn work_on_another_branch_or_in_an_amended_base_is_complete() {
+    let why = "reported done, and committed; landed on `main`";
+    for agent in ["branch", "rewrite"] {
+        judged(agent, "complete", why);
+    }
 }
 
 #[test]

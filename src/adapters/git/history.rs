@@ -291,26 +291,6 @@ impl RepoReader {
         submodule::read_modules(&self.root, ["--blob", &format!("{commit}:.gitmodules")])
     }
 
-    /// Whether two changes, each from one commit to another, remove and add the same lines of the same
-    /// files.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn is_same_change(&self, one: [&str; 2], other: [&str; 2]) -> Result<bool> {
-        let lines = |[from, to]: [&str; 2]| -> Result<Vec<String>> {
-            let diff = ["diff-tree", "-r", "-p", "-U0", "--full-index", "--no-renames"];
-            let rest = ["--no-ext-diff", "--no-textconv", "--no-color", from, to];
-            let text = lossy(&program::run(&self.root, &[&diff[..], &rest].concat())?);
-            // Of a binary file, only the ids are there.
-            let has_ids = text.contains("\nBinary files ");
-            // Without context, each line of a file begins with a sign.
-            let is_place =
-                |line: &&str| line.starts_with("@@ ") || (line.starts_with("index ") && !has_ids);
-            Ok(text.split('\n').filter(|line| !is_place(line)).map(str::to_owned).collect())
-        };
-        Ok(lines(one)? == lines(other)?)
-    }
-
     /// The change of a commit against its first parent, at most `most` bytes of it. No program of
     /// the repository's owner runs: neither external diff programs nor text conversions.
     ///
@@ -352,54 +332,5 @@ impl WalkedCommit {
     pub(super) fn subject(&self) -> String {
         let lines = self.message.lines().map(str::trim).skip_while(|line| line.is_empty());
         lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::Repo;
-    use crate::adapters::git::tests::TestRepository;
-
-    #[test]
-    fn a_change_that_is_replayed_is_the_same_and_another_one_is_not() {
-        let place = TestRepository::new();
-        let lines = |more: [&str; 2]| format!("{}\n1\n2\n3\n4\n5\n6\n{}\n", more[0], more[1]);
-        let base = place.commit("many", &lines(["a", "b"]), "Base");
-        place.write("new", "1\n");
-        place.git(&["add", "new"]);
-        let work = place.commit("many", &lines(["a", "work"]), "Work");
-        place.git(&["checkout", "-q", "--detach", &base]);
-        let onto = place.commit("many", &lines(["other", "b"]), "Other");
-        place.git(&["cherry-pick", &work]);
-        let landed = place.git(&["rev-parse", "HEAD"]);
-        let is_same = |landed: &str| {
-            let repo = Repo::discover(&place.top).unwrap();
-            repo.is_same_change([&base, &work], [&onto, landed]).unwrap()
-        };
-        assert!(is_same(&landed));
-        // One file more, one less, another line, another mode.
-        assert!(!is_same(&place.commit("more", "1\n", "More")));
-        place.git(&["reset", "-q", "--hard", &landed]);
-        place.git(&["rm", "-q", "new"]);
-        assert!(!is_same(&place.commit("many", &lines(["other", "work"]), "Less")));
-        place.git(&["reset", "-q", "--hard", &landed]);
-        assert!(!is_same(&place.commit("many", &lines(["other", "merged"]), "Merged")));
-        place.git(&["reset", "-q", "--hard", &landed]);
-        place.git(&["update-index", "--chmod=+x", "many"]);
-        place.git(&["commit", "-qm", "Mode"]);
-        assert!(!is_same(&place.git(&["rev-parse", "HEAD"])));
-    }
-
-    #[test]
-    fn binary_files_are_the_same_only_as_a_whole() {
-        let place = TestRepository::new();
-        let base = place.commit("image", "\0one", "Base");
-        let work = place.commit("image", "\0two", "Work");
-        place.git(&["checkout", "-q", "--detach", &base]);
-        let onto = place.commit("image", "\0other", "Other");
-        let landed = place.commit("image", "\0both", "Landed");
-        let repo = Repo::discover(&place.top).unwrap();
-        assert!(!repo.is_same_change([&base, &work], [&onto, &landed]).unwrap());
-        assert!(repo.is_same_change([&base, &work], [&base, &work]).unwrap());
     }
 }

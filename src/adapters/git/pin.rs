@@ -382,14 +382,19 @@ impl RepoReader {
     /// Lines that exclude the history of all refs in these folders from a walk: those of the repository
     /// in `main` from which this one borrows its objects, or its own.
     pub(super) fn exclusions(&self, main: Option<&Path>, folders: &[&str]) -> Result<String> {
-        let refs = match (main, &self.main) {
+        let refs = lossy(&self.refs_of(main, folders)?);
+        let ids = refs.lines().map(|line| line.split(' ').next().unwrap_or_default());
+        Ok(ids.flat_map(|id| ["^", id, "\n"]).collect())
+    }
+
+    /// The refs in these folders of the repository in `main` from which this one borrows its objects, or
+    /// its own.
+    pub(super) fn refs_of(&self, main: Option<&Path>, folders: &[&str]) -> Result<Vec<u8>> {
+        match (main, &self.main) {
             (None, _) => self.refs(folders),
             (Some(root), Some(place)) => refs_in(place, root, folders),
             (Some(root), None) => RepoReader::of(root, None).refs(folders),
-        };
-        let refs = lossy(&refs?);
-        let ids = refs.lines().map(|line| line.split(' ').next().unwrap_or_default());
-        Ok(ids.flat_map(|id| ["^", id, "\n"]).collect())
+        }
     }
 }
 

@@ -105,7 +105,7 @@ impl Slots<'_> {
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
-    pub(super) fn reopen(&self, path: &Path, settings: &SlotSettings) -> Result<Option<Repo>> {
+    pub fn reopen(&self, path: &Path, settings: &SlotSettings) -> Result<Option<Repo>> {
         let git_dir = path.join(".git");
         // A link or a file may lead to the slot of another attempt.
         let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
@@ -330,7 +330,12 @@ impl Slot<'_> {
     /// I/O errors.
     pub fn remove(&self) -> Result<()> {
         self.must_be_slot()?;
-        remove_all(&self.root).with_context(|| format!("cannot remove `{}`", self.root.display()))
+        let remove = || -> io::Result<()> {
+            remove_all(&put_away(&self.root)?)?;
+            remove_parent(&self.root);
+            Ok(())
+        };
+        remove().with_context(|| format!("cannot remove `{}`", self.root.display()))
     }
 
     /// Writes again what git reads as settings in a slot, after an attempt that may have changed it.
@@ -439,6 +444,29 @@ impl Slot<'_> {
         );
         Ok(())
     }
+}
+
+/// Renames a slot that is about to be removed. What a kill leaves of it is known as incomplete. Returns
+/// where it is.
+///
+/// # Errors
+/// I/O errors.
+pub fn put_away(slot: &Path) -> io::Result<PathBuf> {
+    if slot.to_string_lossy().ends_with(MAKING) {
+        return Ok(slot.to_owned());
+    }
+    let mut away = slot.as_os_str().to_owned();
+    away.push(MAKING);
+    let away = PathBuf::from(away);
+    remove_all(&away)?;
+    fs::rename(slot, &away)?;
+    crash::point("back.away");
+    Ok(away)
+}
+
+/// Removes the folder of a slot that is gone, unless there is anything else in it.
+pub fn remove_parent(slot: &Path) {
+    let _ = slot.parent().map(fs::remove_dir);
 }
 
 /// Opens the repository in a folder that an attempt had to itself, and that borrows the objects of the

@@ -332,6 +332,11 @@ fn refusal_config(entries: &[ConfigEntry]) -> Vec<u8> {
     text
 }
 
+/// Whether nothing can be pushed from a slot.
+pub(super) fn refuses_pushes(git_dir: &Path) -> bool {
+    git_dir.join(PUSHES).is_dir()
+}
+
 /// Returns the refs that the agent of a slot tried to push, each once.
 pub(super) fn tried_pushes(git_dir: &Path) -> Vec<String> {
     /// More is no list of refs.

@@ -3,7 +3,7 @@
 //! Nothing of a person's can be in the way of the ref. It exists while the branch waits for what
 //! landed; a branch that has all of it is its own tip.
 
-use std::{ffi::OsStr, path::Path};
+use std::ffi::OsStr;
 
 use anyhow::{Context, Result, ensure};
 use git2::{Oid, Reference, Repository};
@@ -12,7 +12,6 @@ use super::{
     BranchLandings, lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
-    reader::{commit_id, existing},
 };
 use crate::core::commit_id::CommitId;
 
@@ -170,16 +169,8 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn merge_base(&self, one: &str, other: &str) -> Result<Option<CommitId>> {
-        let library = |repo: &Repository| {
-            let (one, other) = (Oid::from_str(one)?, Oid::from_str(other)?);
-            Ok(existing(repo.merge_base(one, other))?.map(commit_id))
-        };
-        let program = |root: &Path| {
-            let output = program::run_raw(root, &["merge-base", one, other], &[])?;
-            let found = lossy(&output.stdout);
-            Ok(found.split_whitespace().next().map(CommitId::from))
-        };
-        self.ask(library, program)
+        let output = program::run_raw(&self.root, &["merge-base", one, other], &[])?;
+        Ok(lossy(&output.stdout).split_whitespace().next().map(CommitId::from))
     }
 
     /// Moves the tip of a branch to a commit that descends from `onto`. Returns false, and moves
@@ -279,7 +270,11 @@ impl BranchLandings<'_> {
 
     /// The tree of a merge; the files in conflict if it has conflicts, and none of them if git cannot
     /// merge the commits at all.
-    fn merged_tree(&self, ours: &str, theirs: &str) -> Result<Result<String, Vec<String>>> {
+    pub(super) fn merged_tree(
+        &self,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<Result<String, Vec<String>>> {
         let merge = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
         let arguments = [&merge[..], &[ours, theirs]].concat();
         let output = program::run_raw(&self.root, &arguments, &[])?;

@@ -24,7 +24,7 @@ use crate::{
         finding::{Finding, FindingKind},
         sandbox::is_shown,
     },
-    project::{placement, slot_pool::SlotPool, workspace::Workspace},
+    project::{placement, workspace::Workspace},
     view::lines::counted,
 };
 
@@ -91,7 +91,7 @@ fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
         return (TrialSlot::None("a run is active"), None);
     };
     let wanted = SlotUse {
-        root: SlotPool::of(workspace).probe(),
+        name: "probe",
         commit: None,
         branch: BRANCH,
         base_ref: workspace.place.trial_ref(0),
@@ -167,6 +167,11 @@ impl Trial<'_> {
             for (command, kind, limit) in setup.chain(verify) {
                 let (probe, began) = (Probe::shell(command, &slot.root), Instant::now());
                 if let Some(why) = self.bench.ask_in(&place, probe, limit)?.0.failure() {
+                    let here = Probe::shell(command, self.workspace.root());
+                    let passes_here = kind == FindingKind::VerifyFails
+                        && executor.name == LOCAL
+                        && self.bench.ask(here, limit)?.failure().is_none();
+                    let kind = if passes_here { FindingKind::OnlyInCheckout } else { kind };
                     return Ok(kind.with(&[command, &at, &why]));
                 }
                 if kind == FindingKind::VerifyFails {

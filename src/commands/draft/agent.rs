@@ -25,9 +25,7 @@ use crate::{
         loop_paths::LoopPaths,
         outcome::Outcome,
     },
-    project::{
-        config::ConfigLayer, config_layers::Origin, slot_pool::SlotPool, workspace::Workspace,
-    },
+    project::{config::ConfigLayer, config_layers::Origin, workspace::Workspace},
     regular_file,
     runner::{RunOptions, Runner},
 };
@@ -63,7 +61,7 @@ impl DraftSlot {
     /// Those of [`TemporarySlot::prepare`].
     pub(super) fn prepare(workspace: &Workspace) -> Result<DraftSlot> {
         let wanted = SlotUse {
-            root: SlotPool::of(workspace).draft(),
+            name: "draft",
             commit: None,
             branch: BRANCH,
             base_ref: LoopPaths::draft_ref().to_owned(),
@@ -81,7 +79,9 @@ impl DraftSlot {
 
     /// Removes the slots of the copy.
     fn remove_slots(&self) {
-        let _ = remove_folder(&self.root().with_extension("slots"));
+        let mut slots = self.root().as_os_str().to_owned();
+        slots.push(".slots");
+        let _ = remove_folder(Path::new(&slots));
     }
 
     /// Its top.

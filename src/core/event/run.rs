@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    agents::agent_command::AgentCommand, default_value::is_default, graph::task::TaskId,
-    isolation::Isolation,
+    agents::agent_command::AgentCommand, attempt::Isolation, default_value::is_default,
+    graph::task::TaskId,
 };
 
 /// The run itself: its start, its waits and its end.

@@ -214,7 +214,7 @@ impl RunHistory {
 
     /// Whether `ralph resume` continues it.
     pub fn is_resumable(&self) -> bool {
-        self.was_cut_short() && (self.begun.plain.is_some() || self.was_paused)
+        self.was_cut_short()
     }
 
     /// The number of attempts without those of the paused run that it continues.

@@ -287,7 +287,10 @@ impl TaskHistory {
         }
         // Another attempt would fail in the same way; a person has to resolve it.
         self.stuck = ended.needs_person();
-        self.count_lost(&ended.outcome, at);
+        let check = ended.evidence.red().map(|check| &check.outcome);
+        let is_uncounted =
+            |it: &&Outcome| matches!(it, Outcome::Lost { .. }) && !ended.verdict.counts();
+        self.count_lost(check.filter(is_uncounted).unwrap_or(&ended.outcome), at);
         self.stuck |= self.lost >= MAX_LOST;
         let last = LastAttempt::new(time, ended.clone());
         match &mut self.last {

@@ -19,9 +19,9 @@ use crate::{
     verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
 };
 
-/// How often in a row a verify command is started again whose guardian or executor was lost. After
-/// that its attempt is lost.
-const MAX_LOST_CHECKS: u32 = 3;
+/// How often in a row a verify command is started again whose guardian or executor was lost. The next
+/// loss counts: here, the command itself seems to kill its guardian.
+const MAX_LOST_CHECKS: u32 = 2;
 
 /// Where an open attempt stands, with the data for its next step.
 ///

@@ -160,10 +160,11 @@ impl Verdict {
 impl Evidence {
     /// That there is no report; after a follow-up, a command may have failed before.
     fn unreported(&self) -> String {
-        self.red().map_or_else(
-            || "ended without reporting that the task is done".to_owned(),
-            |red| format!("{red}, and it was not reported done again"),
-        )
+        match (self.red(), &self.refused) {
+            (Some(red), _) => format!("{red}, and it was not reported done again"),
+            (None, Some(why)) => format!("{why}; it was not reported done again"),
+            (None, None) => "ended without reporting that the task is done".to_owned(),
+        }
     }
 
     /// What fails without the work of the attempt as well.
@@ -222,6 +223,14 @@ impl Evidence {
     /// takes back other work.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
+        if let count @ 1.. = self.pulled.len() {
+            let subjects: Vec<&str> = self.pulled.iter().map(|it| &*it.subject).collect();
+            let plural = if count == 1 { "" } else { "s" };
+            let what = first_names(&subjects);
+            remarks.push(format!(
+                "pulled {count} commit{plural} of others, on which its work is: {what}"
+            ));
+        }
         if !self.verify_inputs_changed.is_empty() {
             let files = first_names(&self.verify_inputs_changed);
             remarks.push(format!("changed files that decide what is checked: {files}"));

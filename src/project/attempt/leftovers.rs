@@ -20,6 +20,7 @@ use crate::{
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
+        commit_id::CommitId,
         executor::Executor,
         graph::task::TaskId,
         loop_paths::LoopPaths,
@@ -42,6 +43,30 @@ const LINES: usize = 3;
 
 /// The number of paths that are not work of an attempt and that are named.
 const MOST_OTHERS: usize = 10_000;
+
+/// What tools leave in a repository, also in one that does not ignore it.
+const UNWANTED: [&str; 4] = ["node_modules", ".venv", "__pycache__", ".claude/settings.local.json"];
+
+/// Returns what tools leave in a repository and a commit of it does not have: it does not land.
+pub fn unwanted(workspace: &Workspace, base: Option<&CommitId>) -> Vec<&'static str> {
+    let has = |base: &CommitId, path: &str| workspace.repo.has_at(base, path).unwrap_or(true);
+    let is_new = |path: &&str| base.is_none_or(|base| !has(base, path));
+    UNWANTED.into_iter().filter(is_new).collect()
+}
+
+/// Says which of that an attempt has left in its slot, unless the repository ignores it.
+///
+/// # Errors
+/// The error of `git`.
+pub fn left_out(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Result<Vec<String>> {
+    let mut unwanted = unwanted(workspace, record.base.as_ref());
+    unwanted.retain(|path| record.slot.is_some() && tree.root().join(path).exists());
+    if unwanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unwanted = workspace.repo.local().unignored(&unwanted)?.into_iter();
+    Ok(unwanted.map(|path| format!("commit of {path}, which `.gitignore` should name")).collect())
+}
 
 /// Returns the ref that keeps the work of an attempt.
 pub fn pin_name(place: &LoopPaths, id: &TaskId, attempt: u32) -> String {

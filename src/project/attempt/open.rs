@@ -69,8 +69,12 @@ pub struct AttemptRecord {
     pub iteration: u32,
     /// The time of its start.
     pub started_at: DateTime<Utc>,
-    /// The commit it started from.
+    /// The commit that its own commits are on: the one it started from, or those of others that it pulled
+    /// besides.
     pub base: Option<CommitId>,
+    /// The commit it started from, if its own commits are on another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_from: Option<CommitId>,
     /// The branch it started on.
     pub branch: Option<String>,
     /// The uncommitted changes before its start: path -> fingerprint.
@@ -120,6 +124,9 @@ pub struct AttemptRecord {
     pub locks: Vec<PathBuf>,
     /// Git's hooks and settings before its start, with fingerprints.
     pub controls: Option<BTreeMap<String, String>>,
+    /// Why it was refused before its agent got another prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     /// What was found of its work, once that is about to land.
     pub found: Option<Box<Evidence>>,
 }

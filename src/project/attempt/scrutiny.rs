@@ -77,7 +77,6 @@ pub fn check_evidence(
     task: &Task,
     evidence: &mut Evidence,
 ) -> Result<()> {
-    evidence.pushes = tree.slot().tried_pushes();
     evidence.tampered.extend(tampered(record, tree));
     evidence.tampered.sort();
     evidence.tampered.dedup();

@@ -297,7 +297,7 @@ pub(super) fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
         ("left uncommitted", &evidence.leftovers, true),
         ("new large or binary files", &evidence.bulk, true),
         ("git's hooks or settings changed while it ran", &evidence.tampered, true),
-        ("tried to push; the slot refused", &evidence.pushes, true),
+        ("tried, and only its commits leave the slot", &evidence.tried, true),
         ("not kept", &ended.unpinned, true),
     ] {
         if !names.is_empty() && (always || verbose) {

@@ -1,0 +1,173 @@
+//! The commits of an attempt, told from those of others that it pulled or found.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+
+use super::{Repo, is_commit, lossy, program, slot_settings::refuses_pushes};
+use crate::{
+    core::{
+        attempt::{LeftCommits, OwnWork, SignedCommit},
+        commit_id::CommitId,
+    },
+    regular_file,
+};
+
+/// How a commit is listed: whether it is right below the others, its id, its author and their date.
+const FORMAT: &str = "--format=%m %H %an <%ae> %at";
+
+/// The message of a commit that joins what an attempt pulled with its base.
+const JOINS: &str = "Merge commits that were pulled\n";
+
+/// Where an attempt started.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptStart<'a> {
+    /// The commit.
+    pub base: &'a CommitId,
+    /// The branch.
+    pub branch: Option<&'a str>,
+    /// The time, in seconds since 1970.
+    pub began: i64,
+}
+
+impl Repo {
+    /// Finds the commits at HEAD that are an attempt's own, and puts the branch of its slot to them: what
+    /// is checked out is its work. A rewritten base becomes one commit with its difference and this
+    /// message; a checkout stays as it is. Returns the commit below them, which `others`, or what was
+    /// pulled, may have made. HEAD may still not descend from it: commits of the base are lost.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn settle_own(
+        &self,
+        start: AttemptStart<'_>,
+        others: &[CommitId],
+        message: &str,
+    ) -> Result<CommitId> {
+        let (at, is_slot) = (self.head()?, self.slot_of().is_some());
+        let base = start.base;
+        let (Some(head), None) = (at.commit, self.unfinished()) else { return Ok(base.clone()) };
+        if let Some(branch) =
+            start.branch.filter(|name| is_slot && at.branch.as_deref() != Some(name))
+        {
+            self.slot().name_branch(branch, &head)?;
+        }
+        if head == *base {
+            return Ok(head);
+        }
+        match self.left_commits(head.clone(), &start, others)?.own_work() {
+            OwnWork::After(below) => Ok(below),
+            OwnWork::Difference(below) if is_slot => {
+                let Some(below) = self.join(&below)? else { return Ok(base.clone()) };
+                let (tree, branch) = (self.tree_of(&head)?, start.branch.context("no branch")?);
+                let is_same = tree == self.tree_of(&below)?;
+                let make = || self.commits().commit_tree(&[&below], &tree, message);
+                let work = if is_same { below.clone() } else { make()? };
+                self.slot().name_branch(branch, &work)?;
+                Ok(below)
+            }
+            OwnWork::Difference(_) | OwnWork::Strayed => Ok(base.clone()),
+        }
+    }
+
+    fn left_commits(
+        &self,
+        head: CommitId,
+        start: &AttemptStart<'_>,
+        others: &[CommitId],
+    ) -> Result<LeftCommits> {
+        let base = start.base.clone();
+        let mut known: BTreeSet<String> = others.iter().map(ToString::to_string).collect();
+        known.extend(self.fetched(start.began)?);
+        known.insert(base.to_string());
+        let hidden: String = known.iter().flat_map(|id| ["^", id, "\n"]).collect();
+        let list = |more: &[&str], hidden: &str| -> Result<Vec<(bool, SignedCommit)>> {
+            let log = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
+            let arguments = [&log[..], more].concat();
+            let text = program::run_with_input(&self.root, &arguments, &[], hidden.as_bytes())?;
+            let commit = |line: &str| {
+                let (mark, rest) = line.split_once(' ')?;
+                let (id, author) = rest.split_once(' ')?;
+                Some((mark == "-", SignedCommit { id: id.into(), author: author.to_owned() }))
+            };
+            Ok(lossy(&text).lines().filter_map(commit).collect())
+        };
+        let mut below: Vec<CommitId> = Vec::new();
+        let mut new = Vec::new();
+        for (is_below, commit) in list(&["--boundary", &head], &hidden)? {
+            if is_below { below.push(commit.id) } else { new.push(commit) }
+        }
+        let mut lost = Vec::new();
+        if !self.has_ancestor(&head, &base)? {
+            lost = list(&["--no-merges", &base], &format!("^{head}\n"))?;
+        }
+        let lost = lost.into_iter().map(|(_, commit)| commit).collect();
+        let newest_below = if below.iter().all(|id| *id == base) {
+            vec![base.clone()]
+        } else {
+            let mut all: Vec<&str> = below.iter().map(CommitId::as_str).collect();
+            all.push(&base);
+            let independent = [&["merge-base", "--independent"], &all[..]].concat();
+            lossy(&program::run(&self.root, &independent)?).lines().map(CommitId::from).collect()
+        };
+        Ok(LeftCommits { base, head, new, below, newest_below, lost })
+    }
+
+    /// The commits that were fetched from elsewhere: what the branches of remotes are at, unless they may
+    /// have been pushed from here, and what was fetched last that is older than the attempt.
+    fn fetched(&self, began: i64) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        if refuses_pushes(&self.git_dir) {
+            let refs = lossy(&self.refs(&["refs/remotes"])?);
+            found.extend(refs.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned));
+        }
+        let last = regular_file::read(&self.git_dir.join("FETCH_HEAD")).unwrap_or_default();
+        for id in lossy(&last).lines().filter_map(|line| line.split('\t').next()) {
+            let date = ["log", "-1", "--no-show-signature", "--format=%ct", id, "--"];
+            // What was fetched without its objects is in no history.
+            let at = is_commit(id).then(|| program::answer(&self.root, &date).ok()).flatten();
+            let at: Option<i64> = at.flatten().and_then(|at| at.trim().parse().ok());
+            found.extend(at.filter(|at| *at < began).map(|_| id.to_owned()));
+        }
+        Ok(found)
+    }
+
+    /// The tags and branches that an attempt has made in its slot since then, except the branch at HEAD.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn made_refs(&self, began: i64) -> Result<Vec<String>> {
+        const FOLDERS: [&str; 2] = ["refs/heads", "refs/tags"];
+        let (Some(main), head) = (self.slot_of(), self.head()?) else { return Ok(Vec::new()) };
+        let theirs = lossy(&self.refs_of(Some(&main), &FOLDERS)?);
+        let theirs: BTreeSet<&str> =
+            theirs.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        let format = "--format=%(creatordate:unix) %(objectname) %(refname)";
+        let list = program::run(&self.root, &[&["for-each-ref", format], &FOLDERS[..]].concat())?;
+        let made = |line: &str| {
+            let [at, id, name] = line.splitn(3, ' ').collect::<Vec<_>>().try_into().ok()?;
+            let is_new =
+                at.parse().is_ok_and(|at: i64| at >= began) || head.commit.as_deref() == Some(id);
+            let (kind, name) =
+                match (name.strip_prefix("refs/heads/"), name.strip_prefix("refs/tags/")) {
+                    _ if !is_new || theirs.contains(name) => return None,
+                    (Some(name), _) if head.branch.as_deref() != Some(name) => ("branch", name),
+                    (_, Some(name)) => ("tag", name),
+                    _ => return None,
+                };
+            Some(format!("{kind} {name}"))
+        };
+        Ok(lossy(&list).lines().filter_map(made).collect())
+    }
+
+    /// Joins commits that do not have each other; none if they conflict.
+    fn join(&self, commits: &[CommitId]) -> Result<Option<CommitId>> {
+        let Some((first, rest)) = commits.split_first() else { return Ok(None) };
+        let mut joined = first.clone();
+        for other in rest {
+            let Ok(tree) = self.landings().merged_tree(&joined, other)? else { return Ok(None) };
+            joined = self.commits().commit_tree(&[&joined, other], &tree, JOINS)?;
+        }
+        Ok(Some(joined))
+    }
+}
