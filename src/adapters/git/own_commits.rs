@@ -81,9 +81,9 @@ impl Repo {
         known.extend(self.fetched(start.began)?);
         known.insert(base.to_string());
         let hidden: String = known.iter().flat_map(|id| ["^", id, "\n"]).collect();
-        let list = |more: &[&str], hidden: &str| -> Result<Vec<(bool, SignedCommit)>> {
-            let log = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
-            let arguments = [&log[..], more].concat();
+        let log = |more: &[&str], hidden: &str| -> Result<Vec<(bool, SignedCommit)>> {
+            let words = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
+            let arguments = [&words[..], more].concat();
             let text = program::run_with_input(&self.root, &arguments, &[], hidden.as_bytes())?;
             let commit = |line: &str| {
                 let (mark, rest) = line.split_once(' ')?;
@@ -94,14 +94,14 @@ impl Repo {
         };
         let mut below: Vec<CommitId> = Vec::new();
         let mut new = Vec::new();
-        for (is_below, commit) in list(&["--boundary", &head], &hidden)? {
+        for (is_below, commit) in log(&["--boundary", &head], &hidden)? {
             if is_below { below.push(commit.id) } else { new.push(commit) }
         }
-        let mut lost = Vec::new();
+        let mut gone = Vec::new();
         if !self.has_ancestor(&head, &base)? {
-            lost = list(&["--no-merges", &base], &format!("^{head}\n"))?;
+            gone = log(&["--no-merges", &base], &format!("^{head}\n"))?;
         }
-        let lost = lost.into_iter().map(|(_, commit)| commit).collect();
+        let lost = gone.into_iter().map(|(_, commit)| commit).collect();
         let newest_below = if below.iter().all(|id| *id == base) {
             vec![base.clone()]
         } else {
