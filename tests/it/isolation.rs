@@ -516,7 +516,7 @@ fn several_jobs_need_slots_and_uncommitted_files_are_named() {
     trial.write("mine", "1\n");
     trial.run(["run", "--in-place", "--jobs", "2"]).code(64);
     let run = trial.run(["run", "--in-place"]);
-    run.stderr_has("one job instead of 3").stderr_has("open to attempts: `mine`");
+    run.stderr_has("one job instead of 3").stderr_has("open to attempts in the checkout: `mine`");
     assert_eq!(trial.lines("loop_started")[0]["flags"]["jobs"], 1);
     let trial = project(TWO, HONEST);
     trial.write("mine", "1\n");

@@ -258,13 +258,13 @@ fn a_failure_is_shown_with_the_failed_test() {
     trial.assert_record("verify_failed", &json!({"last_line": "not ok 2 - multiplies"}));
 }
 
-/// It does not count, and neither does the attempt.
+/// Twice that is an accident; the third time it is a red check.
 #[test]
 fn a_verify_command_that_always_loses_its_guardian_is_not_repeated_for_long() {
     let verify = "    verify: 'kill -9 $PPID; sleep 600'";
     let trial = TestProject::new().graph(&graph(verify)).agent("commit");
     trial.run(["run", "--once"]).code_is_any();
-    assert_eq!(trial.lines("verifying").len(), 4);
-    assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
+    assert_eq!(trial.lines("verifying").len(), 3);
+    assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
     trial.no_process_is_left();
 }

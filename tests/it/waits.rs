@@ -429,7 +429,7 @@ fn settings_that_include_a_fifo_cost_their_attempt_only() {
     let script = staged_script(lines);
     let (exit, said) = limited(&trial, &["run", "--", "sh", "-c", &script]);
     assert_eq!(exit, Some(0), "{said}");
-    assert!(said.contains("is no longer a slot"), "{said}");
+    assert!(said.contains("settings with which git did not open the slot"), "{said}");
 }
 
 #[test]

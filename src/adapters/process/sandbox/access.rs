@@ -381,6 +381,7 @@ mod tests {
         }
         fs::write(home.join(".cargo/credentials.toml"), "").unwrap();
         fs::write(home.join(".m2/settings.xml"), "").unwrap();
+        fs::write(home.join(".config/git/x"), "").unwrap();
         fs::create_dir_all(elsewhere.join("kube")).unwrap();
         fs::write(elsewhere.join("aws"), "").unwrap();
         symlink(root.join("data"), home.join("linked")).unwrap();
