@@ -149,7 +149,8 @@ pub fn hidden_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<
     }
     paths.extend(sockets(environment));
     // A variable may name the home folder, or a device.
-    paths.retain(|path| path.is_absolute() && !home.starts_with(path) && !path.starts_with("/dev"));
+    let is_device = |path: &Path| path.starts_with("/dev") && !path.starts_with("/dev/shm");
+    paths.retain(|path| path.is_absolute() && !home.starts_with(path) && !is_device(path));
     paths
 }
 

@@ -89,12 +89,12 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "A10",
         "the machine sleeps: told, and no work",
-        Tests(&["src/adapters/machine::sleep_and_a_set_clock"]),
+        Tests(&["src/adapters/machine::sleep_is_not_work"]),
     ),
     (
         "A11",
-        "the clock is set: told as such",
-        Tests(&["src/adapters/machine::sleep_and_a_set_clock"]),
+        "the clock is set: no limit moves",
+        Tests(&["src/adapters/machine::sleep_is_not_work"]),
     ),
     ("A12", "the disk is full: stop, shorten nothing", Tests(&["faults::a_full_disk_stops"])),
     (
@@ -230,8 +230,8 @@ const ROWS: &[(&str, &str, How)] = &[
     ),
     (
         "D4",
-        "the branch is left or rewritten: named, not done",
-        Words(Both, &[("d4:detach", "` to a detached HEAD")]),
+        "the branch is left: what is checked out in a slot is the work; in place it is named, not done",
+        Words(Checkout, &[("d4:detach", "` to a detached HEAD")]),
     ),
     (
         "D5",
