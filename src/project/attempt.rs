@@ -22,7 +22,7 @@ use chrono::Utc;
 use serde_json::json;
 
 use crate::{
-    adapters::git::Repo,
+    adapters::git::{Head, Repo},
     core::{
         agents::agent_command::AgentCommand,
         executor::{Executor, FileTravel},
@@ -398,27 +398,7 @@ pub fn evidence(
         since.diff =
             Some(tree.diff(base, head, Some(&path))?).filter(|it| it.files > 0).or(Some(all));
     }
-    let strayed = if let Some(what) = tree.unfinished() {
-        // A commit of the leftovers would conclude the unfinished operation.
-        Some(format!("{what} is unfinished"))
-    } else if head.branch != record.branch {
-        let name = |branch: &Option<String>| match branch {
-            Some(branch) => format!("`{branch}`"),
-            None => "a detached HEAD".to_owned(),
-        };
-        Some(format!("it moved from {} to {}", name(&record.branch), name(&head.branch)))
-    } else if !since.descends {
-        Some("it rewrote the history: HEAD does not descend from its base".to_owned())
-    } else if let (Some(base), Some(commit)) = (&record.base, &head.commit)
-        && let Some(path) = tree.nested_repository(base, commit)?
-    {
-        Some(format!(
-            "it committed the repository `{path}` as a link, whose commits no one else has; remove \
-             `{path}/.git` and add the files, or make it a submodule"
-        ))
-    } else {
-        None
-    };
+    let strayed = strayed(tree, record, &head, since.descends)?;
     let began = record.started_at.timestamp();
     let mut apart = tree.pins().apart(record.base.as_deref(), began)?;
     if let (Some(_), Some(base), []) = (&record.slot, &record.base, &since.commits[..]) {
@@ -451,6 +431,36 @@ pub fn evidence(
         done_folder: (report.is_none() && record.report_file(workspace, DONE).is_dir())
             .then(|| format!("{}/{DONE}", workspace.task_dir(&record.task_id))),
         ..Evidence::default()
+    })
+}
+
+/// Returns why what is checked out cannot land as the work of an attempt, if so.
+fn strayed(
+    tree: &Repo,
+    record: &AttemptRecord,
+    head: &Head,
+    descends: bool,
+) -> Result<Option<String>> {
+    Ok(if let Some(what) = tree.unfinished() {
+        // A commit of the leftovers would conclude the unfinished operation.
+        Some(format!("{what} is unfinished"))
+    } else if head.branch != record.branch {
+        let name = |branch: &Option<String>| match branch {
+            Some(branch) => format!("`{branch}`"),
+            None => "a detached HEAD".to_owned(),
+        };
+        Some(format!("it moved from {} to {}", name(&record.branch), name(&head.branch)))
+    } else if !descends {
+        Some("it rewrote the history: HEAD does not descend from its base".to_owned())
+    } else if let (Some(base), Some(commit)) = (&record.base, &head.commit)
+        && let Some(path) = tree.nested_repository(base, commit)?
+    {
+        Some(format!(
+            "it committed the repository `{path}` as a link, whose commits no one else has; remove \
+             `{path}/.git` and add the files, or make it a submodule"
+        ))
+    } else {
+        None
     })
 }
 
