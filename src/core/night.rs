@@ -871,7 +871,6 @@ mod tests {
         });
     }
 
-    /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.
     #[test]
     fn more_jobs_are_faster_down_to_the_longest_chain() {
         let minutes = [10, 20, 30, 5, 5];
@@ -898,6 +897,7 @@ mod tests {
         }
     }
 
+    /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.
     #[test]
     fn forecasts_come_true() {
         let count = env::var("RALPH_NIGHTS").map_or(12, |count| count.parse().unwrap());

@@ -149,7 +149,8 @@ pub fn hidden_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<
     }
     paths.extend(sockets(environment));
     // A variable may name the home folder, or a device.
-    let is_device = |path: &Path| path.starts_with("/dev") && !path.starts_with("/dev/shm");
+    let is_private = |path: &Path| PRIVATE.iter().any(|folder| path.starts_with(folder));
+    let is_device = |path: &Path| path.starts_with("/dev") && !is_private(path);
     paths.retain(|path| path.is_absolute() && !home.starts_with(path) && !is_device(path));
     paths
 }
