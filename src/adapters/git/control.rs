@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid};
+use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid, Repository};
 
 use super::{
     LocalRules, Repo, lossy,
@@ -26,11 +26,23 @@ impl Repo {
     /// The mode and id of a file in the index; none if the index does not have it, or has it in
     /// conflict.
     pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
+        let library = |repo: &Repository| {
+            if regular_file::is_special(&repo.path().join("index")) {
+                return Err(git2::Error::from_str("it would be waited for without end"));
+            }
+            let mut index = repo.index()?;
+            index.read(false)?;
+            let entry = index.get_path(Path::new(path), 0);
+            Ok(entry.map(|entry| format!("{:06o} {}", entry.mode, entry.id)))
+        };
         let literal = format!(":(top,literal){path}");
-        let list =
-            lossy(&program::run(&self.root, &["ls-files", "--stage", "-z", "--", &literal])?);
-        let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
-        Ok(entry.map(|(entry, _)| entry.to_owned()))
+        let program = |root: &Path| {
+            let list = program::run(root, &["ls-files", "--stage", "-z", "--", &literal])?;
+            let list = lossy(&list);
+            let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
+            Ok(entry.map(|(entry, _)| entry.to_owned()))
+        };
+        self.ask(library, program)
     }
 }
 

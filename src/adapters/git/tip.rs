@@ -3,7 +3,7 @@
 //! Nothing of a person's can be in the way of the ref. It exists while the branch waits for what
 //! landed; a branch that has all of it is its own tip.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use git2::{Oid, Reference, Repository};
@@ -12,6 +12,7 @@ use super::{
     BranchLandings, lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
+    reader::{commit_id, existing},
 };
 use crate::core::commit_id::CommitId;
 
@@ -169,8 +170,15 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn merge_base(&self, one: &str, other: &str) -> Result<Option<CommitId>> {
-        let output = program::run_raw(&self.root, &["merge-base", one, other], &[])?;
-        Ok(lossy(&output.stdout).split_whitespace().next().map(CommitId::from))
+        let library = |repo: &Repository| {
+            let (one, other) = (Oid::from_str(one)?, Oid::from_str(other)?);
+            Ok(existing(repo.merge_base(one, other))?.map(commit_id))
+        };
+        let program = |root: &Path| {
+            let output = program::run_raw(root, &["merge-base", one, other], &[])?;
+            Ok(lossy(&output.stdout).split_whitespace().next().map(CommitId::from))
+        };
+        self.ask(library, program)
     }
 
     /// Moves the tip of a branch to a commit that descends from `onto`. Returns false, and moves
