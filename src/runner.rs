@@ -56,6 +56,7 @@ use crate::{
         duration,
         event::{RunEvent, StopReason},
         exit::{Exit, Failure},
+        graph::TaskGraph,
         run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
     },
@@ -193,11 +194,12 @@ impl Runner {
         self.core.with_view(see)
     }
 
-    /// Runs until there is a reason to stop.
+    /// Runs until there is a reason to stop. Calls `told` at the start, when a request to stop ends
+    /// what git does for it.
     ///
     /// # Errors
     /// Any error that prevents the run from continuing. The end of the run is recorded if possible.
-    pub fn run(mut self) -> Result<StopReason> {
+    pub fn run(mut self, told: impl FnOnce(&Workspace, &TaskGraph)) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
         let begun = attend::begun(&self.core.cx, &self.core.view(&[]));
@@ -205,6 +207,7 @@ impl Runner {
         self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
         self.core.emit(None, self.core.graph.loaded())?;
+        told(&self.core.cx.workspace, self.core.graph.file.graph());
         let result = match self.begin() {
             // A request to stop ended a git command.
             Err(error) if error.chain().any(<dyn std::error::Error>::is::<git::CallStopped>) => {

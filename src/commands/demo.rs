@@ -58,7 +58,7 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let options = RunOptions { agents: Some(vec![agent]), ..RunOptions::default() };
     let file = workspace.graph()?;
     let output = RunOutput { verbosity: Verbosity::Normal, detached: false };
-    let exit = runner(workspace, file, options, output)?.run()?.exit();
+    let exit = runner(workspace, file, options, output)?.run(|_, _| {})?.exit();
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
     let command = workspace::shown_command();
     let place = dir.display();

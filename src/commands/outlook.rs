@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::check;
 use crate::{
+    adapters::terminal,
     core::{
         executor::shell_word,
         glob::Glob,
@@ -49,14 +50,6 @@ pub(super) fn notes(
         let remarks = counted(remarks, "remark");
         notes.push(format!("{remarks} about the tasks; `ralph check --strict` shows them"));
     }
-    if workspace.config.is_isolated() {
-        notes.extend(uncommitted(workspace, Some(file.graph())));
-    } else {
-        let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
-        let paths = few(changed.keys().map(|path| format!("`{path}`")), 3);
-        let text = format!("not committed, and open to attempts in the checkout: {paths}");
-        notes.extend((!changed.is_empty()).then_some(text));
-    }
     let branch = workspace.config.onto.as_ref();
     notes.extend(branch.and_then(|branch| other_branch(workspace, branch).ok()?));
     notes
@@ -94,27 +87,38 @@ fn other_branch(workspace: &Workspace, branch: &str) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// That attempts do not see what is not committed, and that it can hold back what lands.
-pub(super) fn uncommitted(workspace: &Workspace, graph: Option<&TaskGraph>) -> Option<String> {
+/// What is not committed: attempts in slots do not have it and it can hold back what lands; to
+/// attempts in the checkout it is open. A filter of git can make this last, so that a run asks once
+/// it can be stopped.
+pub(super) fn uncommitted(workspace: &Workspace, graph: &TaskGraph) -> Option<String> {
     let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
     if changed.is_empty() {
         return None;
+    }
+    let paths = few(changed.keys().map(|path| format!("`{path}`")), 3);
+    if !workspace.config.is_isolated() {
+        return Some(format!("not committed, and open to attempts in the checkout: {paths}"));
     }
     let touches = |task: &&Task| {
         let in_way = |glob: &Glob| changed.keys().any(|path| glob.matches(path));
         !task.status.is_over() && task.touches.iter().any(in_way)
     };
-    let count = graph.map_or(0, |graph| graph.tasks().iter().filter(touches).count());
-    let known = match count {
+    let known = match graph.tasks().iter().filter(touches).count() {
         0 => String::new(),
         1 => ", as 1 task says it will".to_owned(),
-        _ => format!(", as {count} tasks say they will"),
+        count => format!(", as {count} tasks say they will"),
     };
-    let paths = few(changed.keys().map(|path| format!("`{path}`")), 3);
     Some(format!(
         "not committed, so attempts do not have it: {paths}; commit or stash it, or all that lands \
          waits for your checkout once work changes it{known}"
     ))
+}
+
+/// Says what is not committed.
+pub(super) fn say_uncommitted(workspace: &Workspace, graph: &TaskGraph) {
+    if let Some(text) = uncommitted(workspace, graph) {
+        terminal::say_wrapped(&terminal::visible(&text));
+    }
 }
 
 /// A warning of a high iteration limit.

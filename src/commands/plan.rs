@@ -6,7 +6,11 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Invocation, check_filter, outlook::notes, run, success, with_view};
+use super::{
+    Invocation, check_filter,
+    outlook::{notes, uncommitted},
+    run, success, with_view,
+};
 use crate::{
     adapters::{
         machine::{self, AwakeHold},
@@ -79,6 +83,7 @@ pub fn run(invocation: &Invocation, options: PlanArgs) -> Result<Exit> {
     lines.extend(plan.night.iter().flat_map(NightView::lines));
     if !goes_on && !plan.order.is_empty() {
         lines.extend(notes(&workspace, &file, &run, true));
+        lines.extend(uncommitted(&workspace, file.graph()));
         lines.extend(sleep(workspace.config.keep_awake));
     }
     let width = terminal::stdout_width().unwrap_or(usize::MAX);

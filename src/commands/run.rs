@@ -11,7 +11,7 @@ use super::{
     Invocation,
     background::{self, BackgroundReporter},
     check_filter, filter,
-    outlook::{many, notes, uncommitted},
+    outlook::{many, notes, say_uncommitted},
     serve,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
         event::{Begun, PlainLoop},
         exit::{Exit, Failure, fail},
         graph::{
+            TaskGraph,
             filter::Filter,
             task::{Status, TaskId},
         },
@@ -68,7 +69,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
     }
-    let exit = runner.run()?.exit();
+    let exit = runner.run(say_uncommitted)?.exit();
     // A script waits for the end; a person looks at it.
     if port.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
         serve::stay()?;
@@ -269,8 +270,7 @@ pub(super) fn again(
         run_on: begun.run_on.clone(),
         plain: begun.plain.clone(),
     };
-    let runner = runner(workspace, file, run, output)?;
-    Ok(runner.run()?.exit())
+    Ok(runner(workspace, file, run, output)?.run(say_uncommitted)?.exit())
 }
 
 /// Returns the runner of a graph with the reporters for the terminal.
@@ -376,12 +376,8 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
     workspace.ignore_outputs()?;
-    let uncommitted = if options.isolated { uncommitted(&workspace, None) } else { None };
-    let runner = runner(workspace, file, run, output)?;
-    if let Some(text) = uncommitted {
-        terminal::say(&terminal::visible(&text));
-    }
-    Ok(runner.run()?.exit())
+    let told = if options.isolated { say_uncommitted } else { |_: &Workspace, _: &TaskGraph| {} };
+    Ok(runner(workspace, file, run, output)?.run(told)?.exit())
 }
 
 /// Writes the graph of the loop. Its task is pending again, unless it needs input.

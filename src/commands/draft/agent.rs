@@ -208,7 +208,7 @@ impl DraftSlot {
         let agents = Some(agents.to_vec());
         let options =
             RunOptions { agents, once: true, plain: Some(plain), ..RunOptions::default() };
-        Runner::new(copy, file, options, Vec::new())?.run()
+        Runner::new(copy, file, options, Vec::new())?.run(|_, _| {})
     }
 }
 
