@@ -496,6 +496,9 @@ fn no_work_is_lost_when_an_agent_damages_its_branch() {
     ];
     let work = |(script, verdict): &(&str, &str)| {
         let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");
+        // What has the author and the second of a lost commit is that commit, amended.
+        let old = ["--allow-empty", "--date=2020-01-02T00:00:00Z", "--message", "Last year"];
+        trial.git(&[&["commit", "--quiet"], &old[..]].concat());
         tell(&trial, "a-1", script);
         // A retry has what the attempt left, unless that cannot land from its branch.
         let (status, first) = match *script {

@@ -423,7 +423,7 @@ fn the_headline_says_what_is_true_now() {
     let trial = night();
     let Some((browser, _served)) = opened(&trial) else { return };
     browser.shows("1 of 5 done · 3 need you");
-    browser.shows("next: look at bad");
+    browser.shows("next: answer asks");
     let name = trial.root().file_name().unwrap().to_string_lossy().into_owned();
     let title = || browser.script("return document.title");
     assert_eq!(title(), format!("(3) {name}"));
