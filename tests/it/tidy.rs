@@ -524,18 +524,18 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 77_450;
+const LINES: usize = 77_660;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
     ("adapters", 14_450),
     ("cli", 1_580),
-    ("commands", 11_760),
-    ("core", 27_510),
-    ("project", 6_370),
+    ("commands", 11_830),
+    ("core", 27_600),
+    ("project", 6_380),
     ("report", 1_090),
-    ("runner", 8_530),
-    ("view", 6_090),
+    ("runner", 8_600),
+    ("view", 5_900),
     ("rest", 370),
 ];
 
