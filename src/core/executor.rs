@@ -61,6 +61,22 @@ impl ExecutorFault {
     }
 }
 
+/// How the reason begins why an executor is out whose `setup` fails.
+pub const SETUP_FAULT: &str = "its `setup` fails";
+
+/// Says that an executor is out, and why. On this machine, what is wrong is the setup.
+pub fn fault_text(name: &str, lasts: bool, why: &str) -> String {
+    if name == LOCAL && why.starts_with(SETUP_FAULT) {
+        return why.replacen("its ", "", 1);
+    }
+    format!("executor `{name}` {}: {why}", fault_words(lasts))
+}
+
+/// What is wrong with an executor, in words that its reason follows.
+pub fn fault_words(lasts: bool) -> &'static str {
+    if lasts { "cannot be used" } else { "is out" }
+}
+
 /// Where an attempt really runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {

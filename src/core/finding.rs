@@ -147,6 +147,8 @@ findings! {
         => "add the command of your tests to `verify`: nothing tells good work from bad";
     OnlyRead Warning, "slot": "no verify command runs the code: `{}` only reads it"
         => "add the command of your tests to `verify`: nothing tells good work from bad";
+    SetupLeaves Warning, "slot": "`setup` makes `{}`, which git does not ignore"
+        => "add it to `.gitignore`: it is hidden from agents and does not land";
     NotTried Warning, "slot": "not tested: {}" => "";
     Committer Warning, "commit": "{}" => "";
     CommitFails Warning, "commit": "{} {}"

@@ -361,6 +361,7 @@ impl Run {
                     setup: attempt.setup.clone(),
                     verify: attempt.verify.clone(),
                     own: attempt.own_checks.clone(),
+                    is_fresh: false,
                     flaky: 0,
                     after: Vec::new(),
                 });

@@ -38,7 +38,6 @@ pub use conflicts::TaskConflict;
 use frontier::FrontierScan;
 use key::unfinished;
 pub use key::{SelectionKey, keys};
-pub use reach::fault_words;
 use roster::Roster;
 use stops::Standstill;
 pub use stops::{default_iterations, iteration_limit_reached};

@@ -9,10 +9,11 @@ mod checks;
 pub use backlog::{Backlog, backlog, draftable, importable, layout};
 pub use checks::{AGENT_SETTINGS, Folder, FoundCheck, READ, checks, installs, unrun, wanted_files};
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use crate::{
     agents::agent_preset,
+    loop_paths,
     prompt::template::{self, Template},
 };
 
@@ -53,6 +54,96 @@ pub const MANIFESTS: &[&str] = &[
     "uv.lock",
     "yarn.lock",
 ];
+
+/// The first words of commands that read no code: those that install from lists of dependencies, and those
+/// whose files are not of the repository.
+const PLAIN: &[&str] = &[
+    "[",
+    "apt",
+    "apt-get",
+    "brew",
+    "bundle install",
+    "cargo fetch",
+    "cd",
+    "chmod",
+    "command",
+    "composer install",
+    "conda",
+    "corepack",
+    "cp .",
+    "echo",
+    "exit",
+    "export",
+    "go mod",
+    "ln -s",
+    "mix deps.get",
+    "mkdir",
+    "nvm",
+    "pdm install",
+    "pdm sync",
+    "pipenv",
+    "poetry install",
+    "printf",
+    "python -m venv",
+    "python3 -m venv",
+    "rm",
+    "rustup",
+    "set",
+    "test",
+    "touch",
+    "true",
+    "uv sync",
+    "uv venv",
+    "virtualenv",
+];
+
+/// Commands of Node that install, and the scripts of `package.json` that they run.
+const NODE: &[&str] = &["bun", "npm", "pnpm", "yarn"];
+const INSTALLS: &[&str] = &["", "ci", "i", "install"];
+const SCRIPTS: &[&str] = &["\"install\":", "\"postinstall\":", "\"preinstall\":", "\"prepare\":"];
+/// Programs in such scripts that install git hooks, and nothing that tests need.
+const HOOKS: &[&str] = &["husky", "lefthook", "simple-git-hooks"];
+
+/// Whether one of these commands may read code, in a repository with this `package.json`: it builds, or it
+/// is not known what it does.
+pub fn reads_code(commands: &[String], package: &str) -> bool {
+    let parts = commands.iter().flat_map(|it| it.split(['\n', ';', '&', '|']));
+    parts.map(str::trim).any(|part| !part.is_empty() && part_reads_code(part, package))
+}
+
+/// Whether no build reads a file or folder at the top: documents, and what `ralph` writes.
+pub fn is_apart(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|it| it.eq_ignore_ascii_case("md"))
+        || ["doc", "docs", "LICENSE", ".github", "task-graph.yaml"].contains(&path)
+        || loop_paths::is_own_or_above(path)
+}
+
+fn part_reads_code(part: &str, package: &str) -> bool {
+    let is_setting =
+        |word: &&str| word.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
+    let words: Vec<&str> = part.split_whitespace().skip_while(is_setting).collect();
+    let Some(first) = words.first() else { return false };
+    // A program of a virtualenv.
+    let program = first.rsplit('/').next().unwrap_or(first);
+    if NODE.contains(&program) {
+        let is_script = |line: &&str| SCRIPTS.iter().any(|it| line.contains(it));
+        let mut scripts = package.lines().filter(is_script);
+        return !INSTALLS.contains(words.get(1).unwrap_or(&""))
+            || scripts.any(|line| !HOOKS.iter().any(|it| line.contains(it)));
+    }
+    if words.iter().any(|it| it.ends_with("pip") || it.ends_with("pip3")) {
+        // A copy of the project, unless it is linked.
+        let is_linked = words.iter().any(|it| *it == "-e" || *it == "--editable");
+        return !is_linked && words[1..].iter().any(|it| it.starts_with('.'));
+    }
+    let line = [program].iter().chain(&words[1..]).copied().collect::<Vec<_>>().join(" ");
+    let is_plain = |start: &&&str| {
+        line.strip_prefix(**start)
+            .is_some_and(|it| it.is_empty() || it.starts_with(' ') || start.ends_with('.'))
+    };
+    // What the shell puts together is not known.
+    line.replace("${", "$").contains(['`', '(', '{', '<']) || !PLAIN.iter().any(|it| is_plain(&it))
+}
 
 /// The findings about a project.
 #[derive(Clone, Debug, Default)]
@@ -506,5 +597,39 @@ mod tests {
         let FileFate::Add(text, _) = add_recipes("a:\r\n  b\r\n") else { panic!() };
         assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
         assert_eq!(add_recipes(&text), FileFate::Same);
+    }
+
+    #[test]
+    fn installers_read_lists_and_builds_read_code() {
+        let hooks = "{\"scripts\": {\n\"prepare\": \"husky\"}}";
+        let reads = |command: &str, package| reads_code(&[command.to_owned()], package);
+        for command in [
+            "npm ci",
+            "yarn",
+            "CI=1 pnpm install --frozen-lockfile",
+            "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'",
+            "uv sync",
+            "cd web && npm ci",
+            "[ -d node_modules ] || npm ci",
+            "python -m pip install -r requirements.txt",
+            "cp .env.example .env",
+            "echo x >> ${DIR}/ran; touch $DIR/yes",
+        ] {
+            assert!(!reads(command, hooks), "{command}");
+        }
+        let builds = "{\"scripts\": {\"prepare\": \"tsc\"}}";
+        for command in [
+            "npm ci",
+            "npm run build",
+            "make",
+            "./setup.sh",
+            "pip install .",
+            "mkdir -p dist && cp lib/*.js dist/",
+            "for it in lib/*; do cp $it dist; done",
+            "npm ci && npx tsc",
+        ] {
+            assert!(reads(command, builds), "{command}");
+        }
+        assert!(is_apart("README.md") && !is_apart("src"));
     }
 }

@@ -244,9 +244,21 @@ pub fn name(slot: &Path) -> String {
 
 /// Returns what the setup of a slot depends on: the commands and the files that they read.
 fn setup_key(slot: &Repo, commands: &[String]) -> Result<String> {
-    let files = slot.files_named(&[setup::MANIFESTS, &[slot_files::INCLUDE]].concat())?;
+    let mut files = slot.files_named(&[setup::MANIFESTS, &[slot_files::INCLUDE]].concat())?;
+    if builds(slot, commands)? {
+        files.extend(slot.top_entries()?.into_iter().filter(|(path, _)| !setup::is_apart(path)));
+    }
     let files = files.iter().map(|(path, id)| format!("{id} {path}\n"));
     Ok(commands.iter().map(|command| format!("{command}\n")).chain(files).collect())
+}
+
+/// Whether these commands, the setup of a slot, read its code.
+///
+/// # Errors
+/// Errors of git.
+pub fn builds(slot: &Repo, commands: &[String]) -> Result<bool> {
+    let package = slot.file_at("HEAD", "package.json")?.unwrap_or_default();
+    Ok(setup::reads_code(commands, &String::from_utf8_lossy(&package)))
 }
 
 /// Whether these commands have run in a slot, and what they read is unchanged.

@@ -150,8 +150,13 @@ impl RunAttempts {
             let changed = attempt::changed(&cx.workspace, &tree)?;
             // Files that git does not ignore do not stay in a slot.
             let stays = changed.keys().all(|path| record.inherited.contains(path));
-            if purpose == Some(CheckPurpose::Setup) && stays {
-                slot_pool::note_setup(&tree, &setup)?;
+            match purpose {
+                Some(CheckPurpose::Setup) if stays => slot_pool::note_setup(&tree, &setup)?,
+                Some(CheckPurpose::Setup) => {
+                    let made = changed.keys().filter(|path| !record.inherited.contains(*path));
+                    tree.slot().hide(&made.cloned().collect::<Vec<_>>())?;
+                }
+                _ => {}
             }
             Ok(changed)
         });

@@ -349,6 +349,12 @@ impl Runner {
             // What the setup made may not be there, wherever that is.
             tree.slot().note_setup(None)?;
         }
+        if let Some(tree) = tree.as_ref().filter(|_| record.file(workspace, "setup-1.log").exists())
+        {
+            // Its setup has failed there: the next one runs in a new slot.
+            tree.slot().remove()?;
+            self.slots.let_change();
+        }
         let pinned = tree.and_then(|tree| leftovers::pin(workspace, &tree, &record, &[]).0);
         self.release(id, true)?;
         pinned.map_or(Ok(()), |name| self.core.cx.workspace.repo.drop_ref(&name))

@@ -48,6 +48,10 @@ impl TrialOrder {
     pub(super) fn build(&self) -> Result<BuiltTrial> {
         let main = Repo::discover(&self.main)?;
         let slot = self.pool.merge(self.slot);
+        // One whose setup has failed is made again.
+        let is_bad = |it: &Repo| !self.setup.is_empty() && it.slot().setup_note().is_none();
+        let bad = main.slots().open(&slot).filter(is_bad);
+        bad.map_or(Ok(()), |bad| bad.slot().remove())?;
         let tree = self.pool.open(&slot, &self.settings, &self.onto)?;
         let mut trial = if let Some(work) = &self.work {
             self.combine(&main, &tree, work)?

@@ -16,9 +16,10 @@ use crate::{
             Begun, Event, ExecutorEvent, LandingEvent, RequestEvent, RunEvent, StopRequest,
             record::Record,
         },
+        executor::fault_text,
         graph::task::TaskId,
         loop_paths::LoopPaths,
-        select::{View, fault_words},
+        select::View,
         verdict::CheckResult,
     },
     view::waits::{BlockedLanding, WaitingWorkView},
@@ -407,7 +408,7 @@ impl EventText for ExecutorEvent {
                 let pause = duration::short(Duration::from_secs(*pause_seconds));
                 let next = format!("; next try in {pause}");
                 let next = if *tries > 0 { next } else { String::new() };
-                warn(format!("executor `{run_on}` {}: {why}{next}", fault_words(*lasts)))
+                warn(fault_text(run_on, *lasts, why) + &next)
             }
             ExecutorEvent::ExecutorReachable { run_on } => {
                 good(format!("executor `{run_on}` is back"))

@@ -11,10 +11,10 @@ use crate::{
     core::{
         agents::provider_error::ProviderError,
         event::{AgentChange, Batch, Held, ReviewWait, WaitingWork},
-        executor::shell_word,
+        executor::{fault_words, shell_word},
         graph::task::{Status, TaskId},
         history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
-        select::{View, fault_words},
+        select::View,
         verdict::Verdict,
     },
 };

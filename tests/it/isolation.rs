@@ -467,6 +467,38 @@ fn a_slot_is_set_up_once_and_again_when_its_inputs_change() {
     );
 }
 
+/// A virtualenv that git ignores in part, as GitHub's rules for Python do.
+#[test]
+fn what_setup_makes_stays_whole_and_does_not_land() {
+    let agent = "cat > /dev/null; echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w
+        \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let setup = "mkdir -p env/bin env/lib; [ -e env/lib/x ] || touch env/lib/x env/bin/x";
+    let trial = project(TWO, agent)
+        .file(".gitignore", "lib/\n")
+        .env("RALPH_SETUP", &format!("[\"{setup}\", \"test -e env/bin/x\"]"))
+        .env("RALPH_VERIFY", "[\"test -e env/bin/x\"]");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.lines("executor_unreachable").len(), 0);
+    assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "env"]), "");
+    let found = trial.run(["doctor", "--json", "--", "sh"]).code(0).json().to_string();
+    assert!(found.contains("`setup` makes `env/bin/x`, which git does not ignore"), "{found}");
+}
+
+#[test]
+fn a_build_in_setup_runs_again_when_the_code_has_changed() {
+    let agent =
+        "cat > /dev/null; echo \"echo $RALPH_TASK_ID\" > lib/x; git add -A; git commit -qm w
+        \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", agent)
+        .file(".gitignore", "out/\n")
+        .file("lib/x", "echo\n")
+        .env("RALPH_SETUP", "[\"mkdir -p out && cp lib/x out/x\"]")
+        .env("RALPH_VERIFY", "[\"sh out/x > out/said; ! grep -q b out/said\"]");
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("failed")[0]["verdict"], "verify-failed");
+    assert_eq!(trial.git(&["show", "HEAD:lib/x"]), "echo a\n");
+}
+
 #[test]
 fn what_an_agent_is_told_to_type_works_in_a_slot() {
     let agent = "cat > /dev/null; echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w

@@ -148,53 +148,13 @@ impl LocalRules<'_> {
 
     /// Adds this path, relative to the root, to the repository's exclude file.
     pub fn exclude_path(&self, path: &str) -> Result<()> {
-        let mut pattern = String::from("/");
-        for c in path.chars() {
-            if "*?[\\".contains(c) {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        // Git ignores blanks at the end.
-        if pattern.ends_with(' ') {
-            pattern.insert(pattern.len() - 1, '\\');
-        }
-        self.exclude(&[&pattern])
+        self.exclude(&[&pattern(path)])
     }
 
     /// Adds the missing `patterns` to the repository's exclude file, which is not committed and is
     /// shared by all its worktrees. Existing lines are kept as they are.
     pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
-        let file = self.common_dir.join("info/exclude");
-        let failed = || format!("cannot add to `{}`", file.display());
-        let text = match regular_file::read(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => other.with_context(failed)?,
-        };
-        let mut has: Vec<&[u8]> = text
-            .split(|byte| *byte == b'\n')
-            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-            .collect();
-        let mut added = String::new();
-        for pattern in patterns {
-            if !has.contains(&pattern.as_bytes()) {
-                has.push(pattern.as_bytes());
-                added.push_str(pattern);
-                added.push('\n');
-            }
-        }
-        if added.is_empty() {
-            return Ok(());
-        }
-        if text.last().is_some_and(|byte| *byte != b'\n') {
-            added.insert(0, '\n');
-        }
-        fs::create_dir_all(self.common_dir.join("info")).with_context(failed)?;
-        let mut open = OpenOptions::new();
-        open.create(true).append(true);
-        regular_file::open_with(&file, &mut open)
-            .and_then(|mut opened| opened.write_all(added.as_bytes()))
-            .with_context(failed)
+        exclude(&self.common_dir, patterns)
     }
 
     /// Removes these lines from the repository's exclude file.
@@ -289,6 +249,56 @@ impl LocalRules<'_> {
         };
         COMMIT_HOOKS.iter().filter(runs).copied().collect()
     }
+}
+
+/// The pattern of a path, relative to the root, in an exclude file.
+pub(super) fn pattern(path: &str) -> String {
+    let mut pattern = String::from("/");
+    for c in path.chars() {
+        if "*?[\\".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    // Git ignores blanks at the end.
+    if pattern.ends_with(' ') {
+        pattern.insert(pattern.len() - 1, '\\');
+    }
+    pattern
+}
+
+/// Adds the missing `patterns` to the exclude file of a git directory.
+pub(super) fn exclude(git_dir: &Path, patterns: &[&str]) -> Result<()> {
+    let file = git_dir.join("info/exclude");
+    let failed = || format!("cannot add to `{}`", file.display());
+    let text = match regular_file::read(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other.with_context(failed)?,
+    };
+    let mut has: Vec<&[u8]> = text
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .collect();
+    let mut added = String::new();
+    for pattern in patterns {
+        if !has.contains(&pattern.as_bytes()) {
+            has.push(pattern.as_bytes());
+            added.push_str(pattern);
+            added.push('\n');
+        }
+    }
+    if added.is_empty() {
+        return Ok(());
+    }
+    if text.last().is_some_and(|byte| *byte != b'\n') {
+        added.insert(0, '\n');
+    }
+    fs::create_dir_all(git_dir.join("info")).with_context(failed)?;
+    let mut open = OpenOptions::new();
+    open.create(true).append(true);
+    regular_file::open_with(&file, &mut open)
+        .and_then(|mut opened| opened.write_all(added.as_bytes()))
+        .with_context(failed)
 }
 
 /// Settings without what `git submodule update --init` adds to them. What is not written as git

@@ -7,6 +7,7 @@
 //! so that the files of the attempt become uncommitted changes.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     thread,
@@ -15,7 +16,12 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{CheckoutHead, Pins, Repo, Slot, is_commit, lock_files, lossy, program};
+use super::{
+    CheckoutHead, Pins, Repo, Slot,
+    control::{exclude, pattern},
+    is_commit, lock_files, lossy, program,
+    slot_settings::remove_all,
+};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The operations in progress, by the file that shows them, and the command that makes git forget
@@ -51,13 +57,51 @@ impl Slot<'_> {
         self.detach_at(commit)
     }
 
-    /// Checks out a commit, with HEAD on no branch.
+    /// Checks out a commit, with HEAD on no branch. A folder that loses all its files goes as a whole, with
+    /// what git ignores in it: half of a virtualenv is none.
     pub(super) fn detach_at(&self, commit: &str) -> Result<()> {
         let head = self.head()?;
         if head.branch.is_none() && head.commit.as_deref() == Some(commit) {
             return Ok(());
         }
-        self.run_quietly(&["checkout", "--quiet", "--detach", commit])
+        self.run_quietly(&["checkout", "--quiet", "--detach", commit])?;
+        let Some(before) = head.commit else { return Ok(()) };
+        let changed = self.changed_entries(Some(&before), commit)?.into_iter();
+        let gone = changed.filter(|(_, [_, now])| *now == 0).map(|(path, _)| path);
+        for path in gone {
+            if let Some(top) = self.untracked_folder(commit, &path)? {
+                remove_all(&self.root.join(top)).context("remove the rest of a folder")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The topmost folder above a path of which a commit has no file.
+    fn untracked_folder<'p>(&self, commit: &str, path: &'p str) -> Result<Option<&'p str>> {
+        for (at, _) in path.match_indices('/') {
+            if self.entries(commit, &[&path[..at]])? == [None] {
+                return Ok(Some(&path[..at]));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Hides what these uncommitted new files are in from git in this slot, until it is started again: what
+    /// the commands of its setup made is not the work of an agent.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn hide(&self, paths: &[String]) -> Result<()> {
+        self.must_be_slot()?;
+        let Some(head) = self.head()?.commit else { return Ok(()) };
+        let mut patterns = BTreeSet::new();
+        for path in paths {
+            if self.entries(&head, &[path])? == [None] {
+                patterns.insert(pattern(self.untracked_folder(&head, path)?.unwrap_or(path)));
+            }
+        }
+        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+        exclude(&self.git_dir, &patterns)
     }
 
     /// Detaches HEAD at `commit` and resets the index to it, without touching a file of the

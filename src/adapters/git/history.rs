@@ -239,6 +239,19 @@ impl RepoReader {
         Ok(list.split('\0').filter_map(entry).collect())
     }
 
+    /// The files and folders at the top of HEAD, with their ids.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn top_entries(&self) -> Result<Vec<(String, String)>> {
+        let list = lossy(&program::run(&self.root, &["ls-tree", "-z", "HEAD"])?);
+        let entry = |line: &str| {
+            let (entry, path) = line.split_once('\t')?;
+            Some((path.to_owned(), entry.rsplit(' ').next()?.to_owned()))
+        };
+        Ok(list.split('\0').filter_map(entry).collect())
+    }
+
     /// The paths of all files of a commit, sorted.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::{
     agents::{provider_error::ProviderErrorKind, reset::LimitWindow},
     commit_id::CommitId,
     duration,
+    executor::fault_text,
     exit::Exit,
     graph::task::TaskId,
     verdict::Report,
@@ -194,12 +195,13 @@ impl fmt::Display for StopReason {
             StopReason::Provider { .. } => f.write_str(&self.text(&Utc)),
             StopReason::Unreachable { run_on, why, max_wait, others, since: _ } => {
                 match max_wait.map(duration::short) {
-                    Some(limit) => {
-                        write!(f, "executor `{run_on}` is out for longer than `max_wait` ({limit})")
-                    }
-                    None => write!(f, "executor `{run_on}` cannot be used"),
+                    Some(limit) => write!(
+                        f,
+                        "executor `{run_on}` is out for longer than `max_wait` ({limit}): {why}"
+                    ),
+                    None => f.write_str(&fault_text(run_on, true, why)),
                 }?;
-                write!(f, ": {why}; `ralph doctor --on {run_on}` tries it")?;
+                write!(f, "; `ralph doctor --on {run_on}` tries it")?;
                 others.iter().try_for_each(|(name, why)| {
                     write!(f, "; `{name}`: {why}; `ralph doctor --on {name}` tries it")
                 })

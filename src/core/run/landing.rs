@@ -320,7 +320,15 @@ impl LandingQueue {
                 self.trials[at].stage = TrialStage::Passed(verified);
                 LandingNext::default()
             }
-            Err(Unproven::Red(check)) => self.red(at, *check, crowded),
+            Err(Unproven::Red(check)) => {
+                let work = &mut self.trials[at].work;
+                let is_setup = |it: &String| *it == check.command && !work.verify.contains(it);
+                if !work.is_fresh && work.setup.iter().any(is_setup) {
+                    work.is_fresh = true;
+                    return self.back(at);
+                }
+                self.red(at, *check, crowded)
+            }
             // It is no verdict on the work. The next trial starts from a clean worktree.
             Err(Unproven::Strayed(why)) => {
                 let mut next = self.back(at);

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{MAX_BACKOFF, Policy, View};
 use crate::{
-    executor::{LOCAL, pool_of},
+    executor::{LOCAL, fault_text, pool_of},
     history::UnreachableExecutor,
 };
 
@@ -83,11 +83,6 @@ impl UnreachableExecutor {
 
     /// Says for people that the executor of this name is out, and why.
     pub fn text(&self, name: &str) -> String {
-        format!("executor `{name}` {}: {}", fault_words(self.lasts), self.why)
+        fault_text(name, self.lasts, &self.why)
     }
-}
-
-/// What is wrong with an executor, in words that its reason follows.
-pub fn fault_words(lasts: bool) -> &'static str {
-    if lasts { "cannot be used" } else { "is out" }
 }

@@ -9,7 +9,7 @@ use super::Attempts;
 use crate::{
     duration,
     event::{AttemptEvent, AttemptResult, Cause, ExecutorEvent},
-    executor::{ExecutorFault, LOCAL, Placement},
+    executor::{ExecutorFault, LOCAL, Placement, SETUP_FAULT},
     graph::task::Status,
     run::{
         Situation,
@@ -22,11 +22,10 @@ use crate::{
     verdict::{Outcome, Verdict},
 };
 
-/// How the reason begins why an executor is out whose `setup` fails.
-const SETUP_FAULT: &str = "its `setup` fails";
-/// How often `setup` may fail before only a person can mend it: with the pauses between, a quarter of an
-/// hour.
-const SETUPS: u32 = 10;
+/// How often `setup` may fail in the same way before only a person can mend it.
+const SETUPS: u32 = 3;
+/// The pauses between are those of the first try, and then of this one: a network may come back.
+const SETUP_PAUSE: u32 = 5;
 
 impl Attempts {
     /// Records that the process of an attempt was started.
@@ -195,7 +194,11 @@ impl Attempts {
         }));
         if is_try || lasts {
             // A person needs longer than a network.
-            let length = if lasts { tries + 5 } else { tries };
+            let length = match tries {
+                _ if lasts => tries + 5,
+                2.. if why.starts_with(SETUP_FAULT) => tries.max(SETUP_PAUSE),
+                _ => tries,
+            };
             let pause_seconds = pause_before_retry(length).as_secs();
             let event =
                 ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts };
@@ -261,8 +264,7 @@ pub(super) fn place_fault(
             let why = format!("{SETUP_FAULT}: `{command}` {outcome}{said}");
             let run_on = active.and_then(|active| active.run_on.as_deref()).unwrap_or(LOCAL);
             let known = sit.view.history.unreachable.get(run_on);
-            let tries = known.filter(|known| known.why.starts_with(SETUP_FAULT));
-            let lasts = tries.is_some_and(|known| known.tries >= SETUPS);
+            let lasts = known.is_some_and(|it| it.why == why && it.tries + 1 >= SETUPS);
             Some(ExecutorFault { why, lasts })
         }
         None if end.no_program => {

@@ -341,7 +341,17 @@ mod tests {
         let (setup, own, after) = (Vec::new(), Vec::new(), Vec::new());
         let verify = vec!["check".to_owned()];
         let target = "main".to_owned();
-        let work = QueuedWork { id, iteration: 1, target, setup, verify, own, flaky: 0, after };
+        let work = QueuedWork {
+            id,
+            iteration: 1,
+            target,
+            setup,
+            verify,
+            own,
+            is_fresh: false,
+            flaky: 0,
+            after,
+        };
         let stage = QuestionStage::Base;
         let onto = CommitId::from("tip");
         Question { work, slot: 0, onto, check: red(), resolved: Vec::new(), flaky: false, stage }

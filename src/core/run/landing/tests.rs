@@ -265,7 +265,17 @@ fn work(number: usize) -> QueuedWork {
     let id = AttemptId { task_id: TaskId::new(&format!("t{number}")).unwrap(), attempt: 1 };
     let verify = vec!["check".to_owned()];
     let (setup, own, after) = (Vec::new(), Vec::new(), Vec::new());
-    QueuedWork { id, iteration: 1, target: "main".to_owned(), setup, verify, own, flaky: 0, after }
+    QueuedWork {
+        id,
+        iteration: 1,
+        target: "main".to_owned(),
+        setup,
+        verify,
+        own,
+        is_fresh: false,
+        flaky: 0,
+        after,
+    }
 }
 
 fn number(id: &AttemptId) -> usize {

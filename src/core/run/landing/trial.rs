@@ -24,6 +24,8 @@ pub(in crate::run) struct QueuedWork {
     pub(in crate::run) verify: Vec<String>,
     /// Those among them that its task adds for its own work: they say nothing where that is missing.
     pub(in crate::run) own: Vec<String>,
+    /// Whether a command of the setup failed for it in a slot as it was: it was tried in a new one.
+    pub(in crate::run) is_fresh: bool,
     /// How often in a row a command failed on it and then passed on the same tree.
     pub(in crate::run) flaky: u32,
     /// The work that it conflicts with and that may not land: it is tried again without it.
