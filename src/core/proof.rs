@@ -5,9 +5,9 @@
 //! source half of the change, with a changed function emptied, with the tests as they were. What a
 //! control shows is the names of the tests that fail.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::Value;
 
 use policy::ProofPolicy;
@@ -33,14 +33,10 @@ pub struct ProofSettings {
     pub policy: ProofPolicy,
     /// Whether work lands only with its proof, also where the task says what the proof must show.
     pub is_required: bool,
-    /// The policy of tasks with a tag; of a task with several, the first one by name.
-    pub tags: BTreeMap<String, ProofPolicy>,
     /// Files that are tests, where the guess is wrong.
     pub tests: Vec<Glob>,
     /// Files that are source, where the guess is wrong.
     pub source: Vec<Glob>,
-    /// The commands that run again, if not the verify commands.
-    pub commands: Vec<String>,
 }
 
 impl ProofSettings {
@@ -60,14 +56,10 @@ impl ProofSettings {
 #[serde(deny_unknown_fields, default)]
 struct WrittenProof {
     policy: ProofPolicy,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    tags: BTreeMap<String, ProofPolicy>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tests: Vec<Glob>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     source: Vec<Glob>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    commands: Vec<String>,
 }
 
 impl TryFrom<Value> for ProofSettings {
@@ -77,17 +69,25 @@ impl TryFrom<Value> for ProofSettings {
         if value.is_string() {
             return Ok(ProofSettings { policy: serde_json::from_value(value)?, ..Self::default() });
         }
-        let WrittenProof { policy, tags, tests, source, commands } = serde_json::from_value(value)?;
-        Ok(ProofSettings { policy, tags, tests, source, commands, ..ProofSettings::default() })
+        let gone =
+            [("tags", "say `proof` in the tasks"), ("commands", "the verify commands prove")];
+        for (name, instead) in gone {
+            if value.get(name).is_some() {
+                return Err(serde_json::Error::custom(format!(
+                    "`{name}` is no setting any more: {instead}"
+                )));
+            }
+        }
+        let WrittenProof { policy, tests, source } = serde_json::from_value(value)?;
+        Ok(ProofSettings { policy, tests, source, ..ProofSettings::default() })
     }
 }
 
 impl From<ProofSettings> for Value {
     fn from(settings: ProofSettings) -> Value {
-        let ProofSettings { policy, tags, tests, source, commands, .. } = settings;
-        let lists = tests.is_empty() && source.is_empty() && commands.is_empty();
-        let is_plain = tags.is_empty() && lists;
-        let written = WrittenProof { policy, tags, tests, source, commands };
+        let ProofSettings { policy, tests, source, .. } = settings;
+        let is_plain = tests.is_empty() && source.is_empty();
+        let written = WrittenProof { policy, tests, source };
         let value = serde_json::to_value(&written).unwrap_or_default();
         if is_plain { value.get("policy").cloned().unwrap_or_default() } else { value }
     }
@@ -100,6 +100,8 @@ pub enum ControlKind {
     /// The work with a statement in each changed function that does nothing: tests that fail on it
     /// fail now and then, or read the text of the source.
     Inert,
+    /// The work itself, where a test fails on the inert tree.
+    Landed,
     /// The work without its source half.
     WithoutSource,
     /// The work with changed functions that return at once, with a plausible value.
@@ -160,6 +162,23 @@ pub struct ControlResult {
     pub duration_seconds: f64,
 }
 
+impl ControlResult {
+    /// The result of a control in which no test has failed.
+    pub fn of(control: ControlKind) -> ControlResult {
+        ControlResult {
+            control,
+            functions: Vec::new(),
+            red: None,
+            failed: Vec::new(),
+            is_cut: false,
+            ran: None,
+            has_tests: false,
+            reached: Vec::new(),
+            duration_seconds: 0.0,
+        }
+    }
+}
+
 /// What a proof comes to, from the best. Only [`NotProved`](ProofOutcome::NotProved) needs a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -218,6 +237,15 @@ pub enum ProofReason {
     NeverRun {
         /// The functions; none for the whole change.
         functions: Vec<String>,
+    },
+    /// Tests fail each time where the work is.
+    Red {
+        /// These tests.
+        tests: Vec<String>,
+        /// The command that runs them.
+        command: String,
+        /// The branch on which it has landed; none before.
+        branch: Option<String>,
     },
     /// No test ran.
     NoTest {
@@ -283,6 +311,7 @@ impl ProofReason {
             }
             ProofReason::NotNoticed { .. }
             | ProofReason::NeverRun { .. }
+            | ProofReason::Red { .. }
             | ProofReason::NoTest { .. }
             | ProofReason::NoticesLess { .. }
             | ProofReason::NoticesNothing
@@ -326,7 +355,15 @@ impl fmt::Display for ProofReason {
                 write!(f, "tests run {}, and pass if it returns another value", named(functions))
             }
             ProofReason::NeverRun { functions } => write!(f, "no test runs {}", named(functions)),
-            ProofReason::NoTest { command } => write!(f, "no test ran in `{command}`"),
+            ProofReason::Red { tests, command, branch } => {
+                let at = branch.as_ref().map_or_else(String::new, |it| format!(" on `{it}`"));
+                write!(f, "red{at}: `{command}` fails ({})", first_names(tests))
+            }
+            ProofReason::NoTest { command } => write!(
+                f,
+                "no test ran in `{command}`, or it names none; a line of TAP for each, such as \
+                 `not ok 1 - name`, or JUnit would"
+            ),
             ProofReason::NoticesLess { files, tests } => {
                 let what =
                     if tests.is_empty() { "fewer tests run" } else { "it is noticed no more by" };
@@ -430,6 +467,7 @@ impl Proof {
                 }
                 ControlKind::Broken => "with the code of the project broken, all of it".to_owned(),
                 ControlKind::Inert
+                | ControlKind::Landed
                 | ControlKind::Tripwire
                 | ControlKind::BrokenOld
                 | ControlKind::OldTests => return None,

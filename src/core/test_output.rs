@@ -18,6 +18,8 @@ pub struct TestRun {
     pub ran: Option<u64>,
     /// The names of the tests that failed.
     pub failed: BTreeSet<String>,
+    /// The number of failures that are no tests, such as files that cannot be loaded.
+    pub others: u64,
     /// Whether a runner counts more failures than it names.
     pub is_cut: bool,
 }
@@ -30,8 +32,14 @@ impl TestRun {
         runs.reduce(|mut all, run| {
             all.ran = all.ran.zip(run.ran).map(|(one, other)| one.saturating_add(other));
             all.failed.extend(run.failed);
-            TestRun { is_cut: all.is_cut || run.is_cut, ..all }
+            let others = all.others + run.others;
+            TestRun { others, is_cut: all.is_cut || run.is_cut, ..all }
         })
+    }
+
+    /// Whether anything failed.
+    pub fn is_red(&self) -> bool {
+        !self.failed.is_empty() || self.is_cut || self.others > 0
     }
 
     /// Whether no test ran.
@@ -56,13 +64,12 @@ fn read_format(format: &RunnerFormat, output: &str) -> Option<TestRun> {
         return None;
     }
     let mut run = TestRun::default();
-    let mut more = 0;
     match format.failed {
         FailedTests::Lines(patterns) => {
             let found = patterns.iter().flat_map(|pattern| find(pattern, output));
             run.failed.extend(found.map(|parts| parts.join(" > ")));
         }
-        FailedTests::Read(read) => more = read(output, &mut run.failed),
+        FailedTests::Read(read) => run.others = read(output, &mut run.failed),
     }
     let sum = |pattern: &str| -> Option<u64> {
         let found = find(pattern, output);
@@ -77,7 +84,7 @@ fn read_format(format: &RunnerFormat, output: &str) -> Option<TestRun> {
     if run.ran.is_none_or(|ran| ran == 0) && !find(format.uncounted, output).is_empty() {
         run.ran = None;
     }
-    run.is_cut = sum(format.lost).is_some_and(|lost| lost > run.failed.len() as u64 + more);
+    run.is_cut = sum(format.lost).is_some_and(|lost| lost > run.failed.len() as u64 + run.others);
     Some(run)
 }
 

@@ -223,8 +223,7 @@ settings! { @ [] []
     promise_text: String = promise::TEXT.to_owned();
     /// Verify commands must fail without the source of the work: `report` it after landing,
     /// `require` it before, ask for `tests` or `exercised`, or `none`; or a mapping with
-    /// `policy`, `tags` (policies by tag), `tests` and `source` (patterns as in `touches`), and
-    /// `commands` in place of `verify`.
+    /// `policy`, and `tests` and `source` (patterns as in `touches`).
     #[schemars(with = "Value", extend("type" = ["string", "object"]))]
     proof: ProofSettings = ProofSettings::default();
     /// Files that no attempt may change: patterns as in `touches`.

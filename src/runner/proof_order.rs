@@ -4,7 +4,6 @@ use std::{
     fs,
     path::PathBuf,
     sync::Arc,
-    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -28,10 +27,11 @@ use crate::{
             tripwire::Tripwire,
         },
         test_output::TestRun,
-        verdict::{CheckResult, Evidence, Outcome},
+        verdict::{CheckResult, Evidence, Merge, Outcome},
     },
     fixed_limit,
-    project::attempt::AttemptRecord,
+    project::{attempt::AttemptRecord, slot_pool::builds},
+    regular_file,
 };
 
 /// The shortest limit for a command of a control.
@@ -51,7 +51,10 @@ pub(super) struct ProofOrder {
     settings: ProofSettings,
     commands: Vec<ControlCommand>,
     verify: Vec<String>,
+    setup: Vec<ControlCommand>,
     takes_back: Vec<String>,
+    /// The branch on which the commits of its slot have landed.
+    branch: Option<String>,
     runs: SideCommands,
     /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
     task_dir: PathBuf,
@@ -91,13 +94,19 @@ impl ProofOrder {
         };
         let verified = &evidence.verify;
         let verify: Vec<_> = verified.iter().map(|check| check.command.clone()).collect();
-        let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
-        let commands = commands.iter().map(|command| {
+        let commands = verify.iter().map(|command| {
             let limit = limit(verified.iter().find(|check| check.command == *command));
             ControlCommand { command: command.clone(), limit }
         });
+        let setup = config.setup.0.iter().cloned();
+        let setup = setup.map(|command| ControlCommand { command, limit: config.setup_timeout });
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(ProofOrder {
+            setup: setup.collect(),
+            branch: match &evidence.merge {
+                Some(Merge::Landed { branch, .. }) => Some(branch.clone()),
+                _ => None,
+            },
             main: cx.workspace.root().to_owned(),
             slot: slot.to_owned(),
             base: base.clone(),
@@ -161,6 +170,7 @@ impl ProofOrder {
             tripwire: Tripwire::new(self.seed),
             commands: &self.verify,
             takes_back: &self.takes_back,
+            branch: self.branch.as_deref(),
         };
         let all_code = || all_code(&tree, &head, all, &rule).map_err(|error| not_made(&error));
         let plan = match ProofPlan::of(subject, all_code) {
@@ -172,6 +182,9 @@ impl ProofOrder {
             fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
         }
         let log = tree.slot().head_log();
+        let setup: Vec<String> = self.setup.iter().map(|it| it.command.clone()).collect();
+        let is_built = builds(&tree, &setup)?;
+        let setup = if is_built { &self.setup[..] } else { &[] };
         // Those in which a test ran with the work.
         let mut commands: Vec<&ControlCommand> = self.commands.iter().collect();
         let outcome = loop {
@@ -187,9 +200,18 @@ impl ProofOrder {
                 (path.as_str(), text)
             });
             let commit = tree.commits().variant(&head, &self.base, files)?;
-            self.wait_for_a_second(control.tree.keys());
+            let times = self.times(control.tree.keys());
             tree.slot().move_to(&commit)?;
-            let result = self.control((&plan, &control), done.len(), &mut commands, began);
+            set_apart(times);
+            let result = match self.build(setup, done.len(), began) {
+                Ok(None) => self.control((&plan, &control), done.len(), &mut commands, began),
+                Ok(Some(red)) => Ok(ControlResult {
+                    functions: control.functions.clone(),
+                    red: Some(red),
+                    ..ControlResult::of(control.kind)
+                }),
+                Err(reason) => Err(reason),
+            };
             tree.integration().clean_up()?;
             match result {
                 Ok(result) => done.push(result),
@@ -198,6 +220,9 @@ impl ProofOrder {
         };
         self.runs.end();
         tree.slot().leave_controls(&head, &log)?;
+        if is_built {
+            tree.slot().note_setup(None)?;
+        }
         // The slot of an attempt that is not closed is put on its branch by the run itself.
         if !self.is_before {
             let _ = fs::remove_dir_all(&self.task_dir);
@@ -210,17 +235,38 @@ impl ProofOrder {
         self.turn.is_stopped() || began.elapsed() >= fixed_limit::proof()
     }
 
-    /// Waits until the files that change get another time than they have, in whole seconds: caches
-    /// compare that.
-    fn wait_for_a_second<'p>(&self, paths: impl Iterator<Item = &'p String>) {
-        let second = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|it| it.as_secs()).ok();
-        let times = paths.filter_map(|path| {
-            second(fs::symlink_metadata(self.slot.join(path)).ok()?.modified().ok()?)
-        });
-        let newest = times.max();
-        while newest.is_some() && second(SystemTime::now()) == newest {
-            thread::sleep(Duration::from_millis(20));
+    /// The files of these paths with their times.
+    fn times<'p>(&self, paths: impl Iterator<Item = &'p String>) -> Vec<(PathBuf, SystemTime)> {
+        let files = paths.map(|path| self.slot.join(path));
+        files
+            .filter_map(|file| {
+                Some((file.clone(), fs::symlink_metadata(file).ok()?.modified().ok()?))
+            })
+            .collect()
+    }
+
+    /// Builds a control that is checked out, where `setup` builds. Returns the command that failed.
+    ///
+    /// # Errors
+    /// It was stopped: the reason.
+    fn build(
+        &self,
+        setup: &[ControlCommand],
+        number: usize,
+        began: Instant,
+    ) -> Result<Option<CheckResult>, ProofReason> {
+        for (at, ControlCommand { command, limit }) in setup.iter().enumerate() {
+            let log = format!("{}/proof-{}-setup-{}.log", self.log, number + 1, at + 1);
+            let goes_on = || !self.is_over(began);
+            let (check, _) = self.runs.check(command, (self.main.as_path(), log), *limit, goes_on);
+            if self.is_over(began) {
+                return Err(stopped(began));
+            }
+            if !check.is_green() {
+                return Ok(Some(check));
+            }
         }
+        Ok(None)
     }
 
     /// Runs the commands on the tree of a control that is checked out, up to one with a failed test. The
@@ -237,15 +283,9 @@ impl ProofOrder {
     ) -> Result<ControlResult, ProofReason> {
         let (started, name) = (Instant::now(), control.kind.log_name());
         let mut result = ControlResult {
-            control: control.kind,
             functions: control.functions.clone(),
-            red: None,
-            failed: Vec::new(),
-            is_cut: false,
             ran: Some(0),
-            has_tests: false,
-            reached: Vec::new(),
-            duration_seconds: 0.0,
+            ..ControlResult::of(control.kind)
         };
         let (is_first, mut tested) = (control.kind == ControlKind::Inert, Vec::new());
         for (at, given) in commands.iter().enumerate() {
@@ -285,7 +325,8 @@ impl ProofOrder {
             if result.red.is_none() || !result.failed.is_empty() {
                 result.red = Some(check);
             }
-            let is_enough = !is_first && control.kind != ControlKind::Tripwire;
+            let is_enough =
+                !is_first && !matches!(control.kind, ControlKind::Tripwire | ControlKind::Landed);
             if is_enough && !result.failed.is_empty() {
                 break;
             }
@@ -295,6 +336,19 @@ impl ProofOrder {
         }
         result.duration_seconds = duration::seconds(started.elapsed());
         Ok(result)
+    }
+}
+
+/// Gives files that have changed since then another time, in whole seconds: caches compare that.
+fn set_apart(times: Vec<(PathBuf, SystemTime)>) {
+    for (file, before) in times {
+        let now = fs::symlink_metadata(&file).and_then(|it| it.modified());
+        if now
+            .is_ok_and(|now| now.duration_since(before).is_ok_and(|it| it < Duration::from_secs(1)))
+            && let Ok(file) = regular_file::open_with(&file, fs::OpenOptions::new().append(true))
+        {
+            let _ = file.set_modified(before + Duration::from_secs(1));
+        }
     }
 }
 

@@ -170,6 +170,7 @@ fn control_text(control: &ControlResult) -> String {
     let functions = first_names(&control.functions);
     let tree = match control.control {
         ControlKind::Inert => "with a statement that does nothing".to_owned(),
+        ControlKind::Landed => "as it is".to_owned(),
         ControlKind::WithoutSource => "without its source".to_owned(),
         ControlKind::Stub => format!("with {functions} emptied"),
         ControlKind::Tripwire => format!("with a statement that throws in {functions}"),

@@ -245,7 +245,9 @@ fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_ac
 
 #[test]
 fn the_proof_of_a_killed_or_stopped_run_is_made_by_the_next() {
-    let work = format!("{MUL}; {}; git add -A", test("self.assertEqual(calc.mul(2, 3), 6)"));
+    let half = "sed -i.old 's/n \\/\\/ 2/int(n \\/ 2)/' calc.py; rm calc.py.old";
+    let mul = test("self.assertEqual(calc.mul(2, 3), 6)");
+    let work = format!("{half}; {MUL}; {mul}; git add -A");
     let script = format!("cat > /dev/null; {work}; \"$0\" < /dev/null");
     for is_killed in [true, false] {
         // Without the new function, the check hangs the first time.
@@ -255,7 +257,7 @@ fn the_proof_of_a_killed_or_stopped_run_is_made_by_the_next() {
         let wait = format!("[ ! -e '{0}' ] || exit 0\ntouch '{0}'; sleep 30\n", began.display());
         let project =
             project.file("wait.sh", &wait).file(".gitignore", "made\nlogs\n__pycache__\n");
-        let run = project.start(["run"]);
+        let run = project.start(["run", "--unproved"]);
         wait_for(&began);
         if is_killed {
             run.kill();

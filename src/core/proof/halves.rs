@@ -62,29 +62,6 @@ const FOREIGN_FOLDERS: &[&str] = &[
     "target",
 ];
 
-/// Files that list dependencies alone: the work may need new ones.
-const LOCKS: &[&str] = &[
-    "Cargo.lock",
-    "Gemfile.lock",
-    "Pipfile",
-    "Pipfile.lock",
-    "bun.lock",
-    "bun.lockb",
-    "composer.lock",
-    "deno.lock",
-    "go.mod",
-    "go.sum",
-    "mix.lock",
-    "npm-shrinkwrap.json",
-    "package-lock.json",
-    "pdm.lock",
-    "pnpm-lock.yaml",
-    "pnpm-workspace.yaml",
-    "poetry.lock",
-    "uv.lock",
-    "yarn.lock",
-];
-
 /// Files that say how a project is checked.
 const CHECK_FILES: &[&str] = &[
     ".babelrc",
@@ -257,9 +234,11 @@ impl HalvesRule {
     }
 }
 
-/// Whether a file lists only dependencies.
+/// Whether a file lists dependencies alone: the work may need new ones.
 fn is_lock(name: &str) -> bool {
-    LOCKS.contains(&name)
+    const OTHERS: &[&str] =
+        &["Pipfile", "go.mod", "go.sum", "npm-shrinkwrap.json", "pnpm-workspace.yaml"];
+    name.contains(".lock") || name.contains("-lock.") || OTHERS.contains(&name)
 }
 
 fn lists_dependencies(path: &str) -> bool {
@@ -439,7 +418,6 @@ fn sections(base: &str, head: &str, is_check: impl Fn(&str) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::task::{Task, TaskId};
 
     #[test]
     fn each_path_has_its_half() {
@@ -474,16 +452,8 @@ mod tests {
         let given: ProofSettings = serde_json::from_str(given).expect("settings");
         let rule = HalvesRule::new(&given, (&[], &[]), &[]);
         assert_eq!((rule.half("src/a_it.py"), rule.half("spec/a.js")), (Half::Test, Half::Source));
-        let tagged = r#"{"policy": "none", "tags": {"core": "require", "docs": "exercised"}}"#;
-        let tagged: ProofSettings = serde_json::from_str(tagged).expect("settings");
-        let policy = |tags: &[&str], proof| {
-            let task = Task::new(TaskId::new("a").expect("an id"));
-            let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-            Task { tags, proof, ..task }.proof_settings(&tagged).policy
-        };
-        assert_eq!(policy(&["docs", "core"], None), ProofPolicy::Require);
-        assert_eq!(policy(&["core"], Some(ProofPolicy::Report)), ProofPolicy::Report);
-        assert_eq!(policy(&["other"], None), ProofPolicy::None);
+        assert_eq!(given.with(Some(ProofPolicy::Report)).policy, ProofPolicy::Report);
+        assert_eq!(given.with(None).policy, ProofPolicy::Exercised);
         let word: ProofSettings = serde_json::from_str("\"none\"").expect("a word");
         assert_eq!(serde_json::to_string(&word).expect("a word"), "\"none\"");
     }

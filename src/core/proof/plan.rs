@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
     broken, broken_old, changes_tests, functions, has_code_change, has_lost_functions, old_checks,
-    old_tests, test_text, unreadable, wired, without_source,
+    old_tests, only_has_more, test_text, unreadable, wired, without_source,
 };
 
 use super::{
@@ -78,6 +78,8 @@ pub struct ProofSubject<'a> {
     pub commands: &'a [String],
     /// The tasks whose landed work it takes back.
     pub takes_back: &'a [String],
+    /// The branch on which it has landed as it is.
+    pub branch: Option<&'a str>,
 }
 
 /// A function that work adds or changes.
@@ -95,6 +97,7 @@ struct FunctionSite {
 #[derive(Clone, Debug)]
 pub struct ProofPlan {
     policy: ProofPolicy,
+    branch: Option<String>,
     source: Vec<ChangedFile>,
     commands: Vec<String>,
     /// The functions that are asked.
@@ -119,6 +122,8 @@ pub struct ProofPlan {
     has_lost_functions: bool,
     /// The existing tests and settings of checks that changed.
     check_files: Vec<String>,
+    /// The settings of checks among them, as they were.
+    old_checks: ControlTree,
     /// What changed besides code.
     what: &'static str,
 }
@@ -144,7 +149,7 @@ impl ProofPlan {
         subject: ProofSubject<'_>,
         all_code: impl FnOnce() -> Result<Vec<(String, String)>, ProofReason>,
     ) -> Result<ProofPlan, ProofReason> {
-        let ProofSubject { files, rule, policy, tripwire, commands, takes_back } = subject;
+        let ProofSubject { files, rule, policy, tripwire, commands, takes_back, branch } = subject;
         if !takes_back.is_empty() {
             return Err(ProofReason::TakesBack { tasks: takes_back.to_vec() });
         }
@@ -180,6 +185,7 @@ impl ProofPlan {
         let sites = functions(&code);
         Ok(ProofPlan {
             policy,
+            branch: branch.map(str::to_owned),
             commands: commands.to_vec(),
             groups: groups(&sites),
             sites,
@@ -194,6 +200,7 @@ impl ProofPlan {
             test_text: test_text(&tests, &source),
             has_lost_functions: has_lost_functions(&source),
             check_files,
+            old_checks,
             what,
             source: code.into_iter().cloned().collect(),
         })
@@ -210,10 +217,13 @@ impl ProofPlan {
             return with(ControlKind::Inert, &self.wired(&sites, self.tripwire.inert()));
         }
         let results = ProofResults { plan: self, done };
-        if results.lacks_tests() {
+        if results.lacks_tests() || results.red().is_some() {
             return None;
         }
-        if self.has_code && !has(ControlKind::WithoutSource) {
+        if results.may_be_red() {
+            return with(ControlKind::Landed, &ControlTree::new());
+        }
+        if self.has_code && !has(ControlKind::WithoutSource) && !results.is_implied() {
             return with(ControlKind::WithoutSource, &self.without_source);
         }
         let asks_functions = self.has_code && results.has_functions();
@@ -241,7 +251,9 @@ impl ProofPlan {
         if asks_old && !self.old_tests.is_empty() && !has(ControlKind::OldTests) {
             return with(ControlKind::OldTests, &self.old_tests);
         }
-        if self.broken.is_empty() {
+        // Where a function is not noticed, only what must not land is weighed.
+        let is_doubted = || asks_functions && results.function_doubt().is_some();
+        if self.broken.is_empty() || (self.old_checks.is_empty() && is_doubted()) {
             return None;
         }
         if !has(ControlKind::Broken) {
@@ -358,6 +370,40 @@ impl<'a> ProofResults<'a> {
         self.first(ControlKind::Inert).is_some_and(|it| !it.has_tests && it.red.is_none())
     }
 
+    /// Whether the work itself must show if it is red, or only its inert tree: twice, to tell a test that
+    /// fails now and then.
+    fn may_be_red(&self) -> bool {
+        let runs: Vec<&ControlResult> = self.all(ControlKind::Landed).collect();
+        let is_red = |it: &&ControlResult| !it.failed.is_empty();
+        self.first(ControlKind::Inert).iter().all(is_red)
+            && runs.len() < 2
+            && runs.iter().all(is_red)
+    }
+
+    /// What shows that the work is red where it stands: tests that failed there each time.
+    fn red(&self) -> Option<ProofReason> {
+        let runs: Vec<&ControlResult> = self.all(ControlKind::Landed).collect();
+        let [first, second] = runs[..] else { return None };
+        let tests: Vec<String> =
+            first.failed.iter().filter(|it| second.failed.contains(it)).cloned().collect();
+        let command = second.red.as_ref().map(|red| red.command.clone()).unwrap_or_default();
+        let branch = self.plan.branch.clone();
+        (!tests.is_empty()).then_some(ProofReason::Red { tests, command, branch })
+    }
+
+    /// Whether the emptied functions show what their absence would: the change only adds them, each new and
+    /// with a name, and tests notice each, as far as they were asked.
+    fn is_implied(&self) -> bool {
+        let is_noticed = |it: &ControlResult| it.has_tests && !self.failed(it).is_empty();
+        let (source, sites) = (&self.plan.source, &self.plan.sites);
+        source.iter().all(|file| only_has_more(file, sites))
+            && sites.iter().all(|it| it.is_new)
+            && self.plan.has_tests
+            && self.plan.policy != ProofPolicy::Exercised
+            && self.has_functions()
+            && self.all(ControlKind::Stub).all(is_noticed)
+    }
+
     /// Whether statements can be planted in the changed functions.
     fn has_functions(&self) -> bool {
         let is_sound = self.first(ControlKind::Inert).is_some_and(|it| it.has_tests);
@@ -372,7 +418,8 @@ impl<'a> ProofResults<'a> {
     fn asks_stubs(&self) -> bool {
         self.plan.has_tests
             && self.plan.policy != ProofPolicy::Exercised
-            && self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_some())
+            && (self.is_implied()
+                || self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_some()))
     }
 
     /// The new functions that are emptied without a failing test. One that cannot be emptied is none.
@@ -462,6 +509,9 @@ impl<'a> ProofResults<'a> {
         if self.lacks_tests() {
             return ProofReason::NoTest { command: command() };
         }
+        if let Some(red) = self.red() {
+            return red;
+        }
         if let Some(weakened) = self.weakened() {
             return weakened;
         }
@@ -472,12 +522,15 @@ impl<'a> ProofResults<'a> {
         if !plan.has_code {
             return self.without_code();
         }
-        let Some(without) = self.first(ControlKind::WithoutSource) else {
+        let stub = || self.first(ControlKind::Stub).filter(|_| self.is_implied());
+        let Some(without) = self.first(ControlKind::WithoutSource).or_else(stub) else {
             return ProofReason::NotMade { why: "its controls did not run".to_owned() };
         };
-        let tests = self.failed(without);
+        // An emptied function is one of several.
+        let is_whole = without.control != ControlKind::Stub;
+        let tests = if is_whole { self.failed(without) } else { Vec::new() };
         let Some(red) = &without.red else { return self.unnoticed_change() };
-        if tests.is_empty() && !without.failed.is_empty() {
+        if self.failed(without).is_empty() && !without.failed.is_empty() {
             let tests = first_names(&without.failed);
             let why = format!("{tests} would also fail after an edit that changes nothing");
             return ProofReason::NotMade { why };
@@ -556,6 +609,7 @@ mod tests {
     use crate::verdict::CheckResult;
 
     const CODE: &str = "def half(n):\n    return n // 2\n";
+    const MUL: &str = "def mul(a, b):\n    return a * b\n";
     const TEST: &str = "def test_half():\n    assert half(7) == 3\n";
 
     fn file(path: &str, base: Option<&str>, head: &str) -> ChangedFile {
@@ -576,6 +630,7 @@ mod tests {
             tripwire: Tripwire::new(1),
             commands: &["t".to_owned()],
             takes_back: &[],
+            branch: Some("main"),
         };
         ProofPlan::of(subject, || Ok(vec![("src/a.py".to_owned(), CODE.to_owned())]))
     }
@@ -662,6 +717,16 @@ mod tests {
         ];
         let (asked, reason) = ask(&plan, &both);
         assert_eq!(asked, ["inert", "without-source", "stub mul", "stub div", "stub half"]);
+        // Of a function that only the work has, the emptied one shows it all.
+        let more = file("src/a.py", Some(CODE), &(CODE.to_owned() + MUL));
+        let files = [ChangedFile { lines: (2..4).collect(), ..more }, files[1].clone()];
+        let adds = super::tests::plan(&files).expect("code changed");
+        assert_eq!(
+            ask(&adds, &both[1..2]),
+            (functions(&["inert", "stub mul"]), noticed(&["test_mul"]))
+        );
+        let (asked, _) = ask(&adds, &both[..1]);
+        assert_eq!(asked[1..3], ["stub mul", "without-source"]);
         assert_eq!(reason, noticed(&["test_div", "test_mul"]));
         let (asked, reason) = ask(&plan, &both[..2]);
         assert_eq!(asked.last().map(String::as_str), Some("tripwire div"));
@@ -697,6 +762,22 @@ mod tests {
         assert_eq!(ask(&plan, &[]).1, ProofReason::NeverRun { functions: functions(&["half"]) });
         let (_, reason) = ask(&plan, &[("tripwire half", "+half test_half")]);
         assert_eq!(reason, ProofReason::NotNoticed { functions: Vec::new() });
+    }
+
+    #[test]
+    fn work_that_is_red_where_it_stands_is_named_so() {
+        let files = [
+            file("src/a.py", Some(CODE), &CODE.replace("// 2", "// 3")),
+            file("tests/test_b.py", None, TEST),
+        ];
+        let plan = plan(&files).expect("code changed");
+        let (asked, reason) = ask(&plan, &[("inert", "test_half"), ("landed", "test_half")]);
+        assert_eq!(asked, ["inert", "landed", "landed"]);
+        let text = "not proved: red on `main`: `t` fails (`test_half`)";
+        assert_eq!(reason.to_string(), text);
+        // It reads the text of the source.
+        let (asked, _) = ask(&plan, &[("inert", "test_half"), ("without-source", "test_half")]);
+        assert_eq!(asked[..3], ["inert", "landed", "without-source"]);
     }
 
     #[test]
