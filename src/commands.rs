@@ -52,14 +52,16 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::{
     adapters::{git, process, signal, terminal},
     cli::{
-        AttachArgs, Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, LogsArgs,
-        Named, Which,
+        AgentArgs, AttachArgs, Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs,
+        LogsArgs, Named, Which,
     },
     core::{
+        agents::agent_command::AgentCommand,
         diagnostic::nearest_or,
         event::Begun,
         exit::{self, Exit, Failure, fail},
@@ -70,6 +72,7 @@ use crate::{
     },
     project::{
         attempt::AttemptRecord,
+        config,
         graph_file::GraphFile,
         workspace::{Workspace, landing_branch, view},
     },
@@ -474,4 +477,43 @@ fn active<'a>(open: &'a [AttemptRecord], graph: &TaskGraph, history: &History) -
         Some(Active { number: Some(number), agent, works })
     };
     open.iter().filter_map(active).collect()
+}
+
+/// The agent from the flags. A relative path starts from the working directory.
+///
+/// # Errors
+/// An unknown name; the working directory no longer exists.
+fn given_agent(invocation: &Invocation, agent: AgentArgs) -> Result<Option<Vec<AgentCommand>>> {
+    let read = |name: String| {
+        AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why))
+    };
+    let given = if agent.command.is_empty() {
+        agent.name.map(read).transpose()?
+    } else {
+        Some(vec![AgentCommand::command(agent.command)])
+    };
+    let Some(calls) = given else {
+        return Ok(None);
+    };
+    let dir = invocation.file(Path::new(""))?;
+    Ok(Some(calls.into_iter().map(|call| config::anchored(call, &dir)).collect()))
+}
+
+/// Checks that the attempts of a run do not share a folder.
+///
+/// # Errors
+/// There are several jobs without slots.
+fn check_jobs(workspace: &Workspace) -> Result<()> {
+    let config = &workspace.config;
+    if config.jobs > 1 && !config.is_isolated() {
+        return fail(
+            Exit::Usage,
+            format!(
+                "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
+             checkout` or run one job",
+                config.jobs
+            ),
+        );
+    }
+    Ok(())
 }

@@ -127,6 +127,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = DEFAULT_PORT_TEXT)]
     pub serve: Option<u16>,
+    /// Start although the checks may not notice broken code
+    #[arg(long)]
+    pub unproved: bool,
     /// Give each agent a terminal, and show it in a tmux window
     #[arg(long, conflicts_with = "run_on")]
     pub tmux: bool,

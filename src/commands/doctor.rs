@@ -9,6 +9,8 @@ mod planted;
 mod project;
 mod trial;
 
+pub(super) use planted::check_notice;
+
 use std::fmt::Write as _;
 
 use anyhow::Result;
@@ -43,7 +45,7 @@ const NAMED: usize = 5;
 /// # Errors
 /// An invalid agent; errors of standard output. Findings are printed and set the exit code.
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
-    let given = super::run::given_agent(invocation, options.agent)?;
+    let given = super::given_agent(invocation, options.agent)?;
     let findings = findings(invocation, given, options.run_on.as_deref(), options.quick);
     let would_end = findings.iter().find_map(fault);
     let is_wrong = findings.iter().any(|finding| finding.level == FindingLevel::Error);

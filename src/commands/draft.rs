@@ -17,9 +17,8 @@ use serde_json::json;
 
 use self::agent::DraftSlot;
 use super::{
-    Invocation, check, end_with_git, init,
+    Invocation, check, end_with_git, given_agent, init,
     inside::SurroundingAttempt,
-    run::given_agent,
     task_editor::{read_text, shown, usage},
 };
 use crate::{

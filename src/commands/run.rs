@@ -1,7 +1,7 @@
 //! `ralph run` and `ralph loop`: configure and start a run, or repeat an agent on a prompt file, which is a
 //! run over a graph of one task.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -10,19 +10,20 @@ use serde_json::json;
 use super::{
     Invocation,
     background::{self, BackgroundReporter},
-    check_filter, filter,
+    check_filter, check_jobs,
+    doctor::check_notice,
+    filter, given_agent,
     outlook::{many, notes, say_uncommitted},
     serve,
 };
 use crate::{
     adapters::{bounded_log::BoundedLog, process, state, terminal},
-    cli::{self, AgentArgs, BackgroundArgs, LimitArgs, RunArgs, RunWorkArgs, ServeArgs},
+    cli::{self, BackgroundArgs, LimitArgs, RunArgs, RunWorkArgs, ServeArgs},
     core::{
-        agents::agent_command::AgentCommand,
         attempt::Isolation,
         duration,
         event::{Begun, PlainLoop},
-        exit::{Exit, Failure, fail},
+        exit::{Exit, fail},
         graph::{
             TaskGraph,
             filter::Filter,
@@ -35,7 +36,7 @@ use crate::{
     },
     project::{
         attempt::{self, read_prompt},
-        config::{self, ConfigLayer},
+        config::ConfigLayer,
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         workspace::{Workspace, landing_branch},
@@ -64,7 +65,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let (workspace, run) = configured(invocation, options.work)?;
     let (wait, tmux) = (options.wait, options.tmux);
     let run = RunOptions { wait, tmux, ..run };
-    let runner = prepared(workspace, run, output)?;
+    let runner = prepared(workspace, run, output, options.unproved)?;
     let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
@@ -112,33 +113,22 @@ pub(super) fn configured(
     Ok((workspace, run))
 }
 
-/// Checks that the attempts of a run do not share a folder.
-///
-/// # Errors
-/// There are several jobs without slots.
-pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
-    let config = &workspace.config;
-    if config.jobs > 1 && !config.is_isolated() {
-        return fail(
-            Exit::Usage,
-            format!(
-                "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
-             checkout` or run one job",
-                config.jobs
-            ),
-        );
-    }
-    Ok(())
-}
-
 /// Returns the runner of the graph, after what is to be known before it starts.
-fn prepared(mut workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<Runner> {
+fn prepared(
+    mut workspace: Workspace,
+    run: RunOptions,
+    output: RunOutput,
+    unproved: bool,
+) -> Result<Runner> {
     // What is printed into a file here is no change that attempts lack.
     workspace.ignore_outputs()?;
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let is_quiet = output.verbosity == Verbosity::Quiet;
-    let notes = notes(&workspace, &file, &run, false);
+    let mut notes = notes(&workspace, &file, &run, false);
+    if !unproved {
+        notes.extend(check_notice(&workspace, &file, &run)?);
+    }
     let is_foreseen = !is_quiet && !run.once;
     let runner = runner(workspace, file, run, output)?;
     let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now());
@@ -315,29 +305,6 @@ pub(super) fn runner(
         terminal::say_wrapped(&text);
     }
     Ok(runner)
-}
-
-/// The agent from the flags. A relative path starts from the working directory.
-///
-/// # Errors
-/// An unknown name; the working directory no longer exists.
-pub(super) fn given_agent(
-    invocation: &Invocation,
-    agent: AgentArgs,
-) -> Result<Option<Vec<AgentCommand>>> {
-    let read = |name: String| {
-        AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why))
-    };
-    let given = if agent.command.is_empty() {
-        agent.name.map(read).transpose()?
-    } else {
-        Some(vec![AgentCommand::command(agent.command)])
-    };
-    let Some(calls) = given else {
-        return Ok(None);
-    };
-    let dir = invocation.file(Path::new(""))?;
-    Ok(Some(calls.into_iter().map(|call| config::anchored(call, &dir)).collect()))
 }
 
 /// The pause between two iterations, unless one is given.

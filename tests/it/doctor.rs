@@ -594,6 +594,28 @@ fn checks_must_notice_broken_code() {
 }
 
 #[test]
+fn a_run_asks_whether_its_checks_notice_broken_code() {
+    let agent =
+        "cat > /dev/null; echo work >> src/f.r; git commit -qam w; touch \"$RALPH_TASK_DIR/DONE\"";
+    let started = |trial: &TestProject, more: &[&str]| {
+        let run = [&["run", "--once"][..], more, &["--", "sh", "-c", agent]].concat();
+        trial.run(run).whole()
+    };
+    let trial = with_code(r#"sh tests/f.sh "[repo]""#);
+    let text = started(&trial, &[]);
+    assert!(text.contains("the command names it") && text.contains("`--unproved`"), "{text}");
+    assert!(!trial.root().join("logs/ralph.jsonl").exists(), "no run has started");
+    started(&trial, &["--unproved"]);
+    assert_eq!(trial.tasks("started").len(), 1);
+    // It is asked once for the same commands, and not where nothing can fail.
+    let trial = with_code("sh tests/f.sh");
+    assert!(started(&trial, &[]).contains("trying whether"), "{}", started(&trial, &[]));
+    assert!(!started(&trial, &[]).contains("trying whether"));
+    let text = started(&with_code("true"), &[]);
+    assert!(text.contains("nothing will be called proved") && !text.contains("trying"), "{text}");
+}
+
+#[test]
 fn broken_code_throws_where_the_language_is_known() {
     let code = "pub fn f() -> u8 {\n    1\n}\n\n#[test]\nfn one() {\n    assert_eq!(f(), 1);\n}\n";
     let trial = healthy()

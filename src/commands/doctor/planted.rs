@@ -2,26 +2,41 @@
 //! broken, and they must fail. Where they pass all the same, they test something else, or nothing.
 
 use std::{
-    fs,
+    env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::{Context, Result};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 
+use super::trial;
 use crate::{
+    adapters::terminal,
     commands::probe::{Probe, ProbeAnswer, ProbeFolder, ProbePlace},
     core::{
         environment,
+        exit::{Exit, fail},
         finding::{Finding, FindingKind},
         graph::lint::cannot_fail,
         proof::{
             halves::{Half, HalvesRule, is_own_code},
+            policy::ProofPolicy,
             source_code::lexer::Language,
             tripwire::{Reach, Tripwire, garbage},
         },
+        setup::MANIFESTS,
+        test_output::TestRun,
+    },
+    project::{
+        executors,
+        graph_file::GraphFile,
+        workspace::{Workspace, note_sandbox},
     },
     regular_file,
+    runner::{self, RunOptions},
 };
 
 /// The largest file that is broken, and the largest that is searched for the path of the checkout.
@@ -51,10 +66,11 @@ const READERS: &[&str] = &[
     "vet",
 ];
 
-/// A verify command that passed, and how long it took.
+/// A verify command that passed, how long it took, and whether a test ran in it.
 pub(super) struct GreenCheck<'a> {
     pub(super) command: &'a str,
     pub(super) took: Duration,
+    pub(super) has_tests: bool,
 }
 
 /// Whether verify commands notice broken code.
@@ -63,11 +79,18 @@ pub(super) enum Notice {
     NoCode,
     /// One of them failed.
     Noticed,
-    /// None of them did, or none of those that run code.
-    Missed(Finding),
+    /// None of them did, or none of those that run code; and whether a test ran.
+    Missed(Finding, bool),
 }
 
-/// Breaks the code in the slot and runs the commands again. The files are as before afterwards.
+/// What the output of the command that ran last says of its tests.
+pub(super) fn tests_of(bench: &ProbeFolder) -> Option<TestRun> {
+    let output = regular_file::read(&bench.output()).unwrap_or_default();
+    TestRun::read(&terminal::plain(&String::from_utf8_lossy(&output)))
+}
+
+/// Breaks the code in the slot, builds it with these commands and runs the others again. The files are as
+/// before afterwards.
 ///
 /// # Errors
 /// Errors of the disk.
@@ -75,6 +98,7 @@ pub(super) fn notice(
     bench: &ProbeFolder,
     place: &ProbePlace<'_>,
     files: &[String],
+    build: &[String],
     green: &[GreenCheck<'_>],
 ) -> Result<Notice> {
     let wire = Tripwire::new(u64::from(std::process::id()));
@@ -85,41 +109,60 @@ pub(super) fn notice(
     if broken.files.is_empty() {
         return Ok(Notice::NoCode);
     }
-    let (mut runners, mut readers) = (Vec::new(), Vec::new());
-    for GreenCheck { command, took } in green {
-        let env = vec![("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())];
-        let probe = Probe { env, ..Probe::shell(command, &place.folder) };
-        let (answer, _) = bench.ask_in(place, probe, (*took * TIMES).max(LEAST))?;
-        let output = regular_file::read(&bench.output()).unwrap_or_default();
-        let is_green = matches!(answer, ProbeAnswer::Yes(_));
-        let is_reader = reads_only(command);
-        // Code that cannot be compiled fails in a command that runs it, and needs no marker.
-        let is_red = !is_green && !is_reader;
-        if is_red || String::from_utf8_lossy(&output).contains(&wire.marker(0)) {
+    let (mut runners, mut readers, mut hides) = (Vec::new(), Vec::new(), None);
+    let is_tested = green.iter().any(|it| it.has_tests);
+    let env = vec![("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())];
+    for command in build {
+        let probe = Probe { env: env.clone(), ..Probe::shell(command, &place.folder) };
+        let limit = place.workspace.config.setup_timeout;
+        if !matches!(bench.ask_in(place, probe, limit)?.0, ProbeAnswer::Yes(_)) {
             return Ok(Notice::Noticed);
         }
-        if is_reader { readers.push(*command) } else { runners.push(*command) }
+    }
+    for GreenCheck { command, took, has_tests } in green {
+        let is_reader = !has_tests && reads_only(command);
+        if is_reader {
+            readers.push(*command);
+        } else {
+            runners.push(*command);
+        }
+        // Where tests run, the formatters and linters beside them show nothing.
+        if is_tested && !has_tests {
+            continue;
+        }
+        let probe = Probe { env: env.clone(), ..Probe::shell(command, &place.folder) };
+        let (answer, _) = bench.ask_in(place, probe, (*took * TIMES).max(LEAST))?;
+        let is_red = !matches!(answer, ProbeAnswer::Yes(_)) && !is_reader;
+        let run = tests_of(bench);
+        // Without a known runner in the output, nothing could be built.
+        let fails = run.is_none_or(|run| run.is_red());
+        match is_red {
+            true if fails || !has_tests => return Ok(Notice::Noticed),
+            false if fails && *has_tests => hides = Some(*command),
+            _ => {}
+        }
     }
     let has_tests = broken.has_tests;
     drop(broken);
-    let tests = runners.iter().find(|it| it.contains("test") || it.contains("spec"));
-    let Some(command) = tests.or(runners.first()) else {
-        let finding = match readers.first() {
+    let missed = |finding| Ok(Notice::Missed(finding, is_tested));
+    let tests = green.iter().find(|it| it.has_tests).map(|it| it.command);
+    let tests = tests.or(runners.iter().find(|it| it.contains("test")).copied());
+    let Some(command) = hides.or(tests).or(runners.first().copied()) else {
+        return missed(match readers.first() {
             Some(reader) => FindingKind::OnlyRead.with(&[reader]),
             None => FindingKind::NoVerify.with(&[]),
-        };
-        return Ok(Notice::Missed(finding));
+        });
     };
-    if cannot_fail(command) {
-        return Ok(Notice::Missed(FindingKind::ChecksNothing.with(&[command])));
+    if hides.is_some() || cannot_fail(command) {
+        return missed(FindingKind::ChecksNothing.with(&[command]));
     }
     if !has_tests {
-        return Ok(Notice::Missed(FindingKind::RunsNone.with(&[command])));
+        return missed(FindingKind::RunsNone.with(&[command]));
     }
-    Ok(Notice::Missed(match leads_out(bench, place, files, command)? {
+    missed(match leads_out(bench, place, files, command)? {
         Some((path, by)) => FindingKind::TestsCheckout.with(&[command, &path, &by]),
         None => FindingKind::TestsOther.with(&[command]),
-    }))
+    })
 }
 
 /// Whether a command reads code and does not run it.
@@ -246,4 +289,104 @@ fn path_in(text: &str, root: &str) -> Option<String> {
     let below = &text[text.find(root)? + root.len()..];
     let end = below.find(|c: char| c.is_whitespace() || "'\"`:;,)&|<>".contains(c));
     Some(format!("{root}{}", &below[..end.unwrap_or(below.len())]))
+}
+
+// What `ralph run` asks before its first agent: a proof cannot show more than that.
+
+/// The file of the state folder with the last answer.
+const FILE: &str = "noticed.json";
+/// How many days it holds.
+const DAYS: i64 = 7;
+/// The variables that say which programs and libraries tests use.
+const VARIABLES: &[&str] = &[
+    "CONDA_PREFIX",
+    "GOFLAGS",
+    "GOPATH",
+    "JAVA_HOME",
+    "NODE_PATH",
+    "PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+];
+
+/// That checks have noticed broken code.
+#[derive(Serialize, Deserialize)]
+struct Noticed {
+    at: DateTime<Utc>,
+    /// What that depends on: the commands, lists of dependencies and variables.
+    key: u64,
+}
+
+/// Tries whether the verify commands notice broken code, unless that is known. Returns what a person should
+/// know where they cannot.
+///
+/// # Errors
+/// They test something else than the slot; errors of git and of the disk.
+pub(in crate::commands) fn check_notice(
+    workspace: &Workspace,
+    file: &GraphFile,
+    run: &RunOptions,
+) -> Result<Option<String>> {
+    let (config, repo) = (&workspace.config, &workspace.repo);
+    let (verify, policy) = (&config.verify.0, run.policy(workspace));
+    let open = runner::open(&policy, file.graph().tasks());
+    let is_proved =
+        open.iter().any(|it| it.proof_settings(&config.proof).policy != ProofPolicy::None);
+    let head = repo.head()?.commit.filter(|_| config.is_isolated() && is_proved);
+    let Some(head) = head else { return Ok(None) };
+    let files = repo.files_at(&head)?;
+    let rule = HalvesRule::new(&config.proof, (verify, &files), &[]);
+    let code: Vec<&String> =
+        files.iter().filter(|path| is_own_code(path) && rule.half(path) == Half::Source).collect();
+    if code.is_empty() {
+        return Ok(None);
+    }
+    let has_tests = files.iter().any(|path| rule.half(path) == Half::Test)
+        || code.iter().any(|path| path.rsplit('.').next() == Some("rs"));
+    let unable = match verify.iter().find(|it| !cannot_fail(it)) {
+        None if verify.is_empty() => Some(FindingKind::NoVerify.with(&[])),
+        None => Some(FindingKind::ChecksNothing.with(&[&verify[0]])),
+        Some(command) if !has_tests => Some(FindingKind::RunsNone.with(&[command])),
+        Some(_) => None,
+    };
+    let line = |message: &str| format!("{message}; nothing will be called proved");
+    if let Some(finding) = unable {
+        return Ok(Some(line(&finding.message)));
+    }
+    let usual = run.run_on.as_deref().unwrap_or(&config.run_on);
+    let executor = executors::find(config, Some(usual))?;
+    let mut key = DefaultHasher::new();
+    let variables = VARIABLES.iter().map(env::var_os);
+    (verify, &config.setup.0, usual, variables.collect::<Vec<_>>()).hash(&mut key);
+    repo.files_named(MANIFESTS)?.hash(&mut key);
+    let (key, at) = (key.finish(), Utc::now());
+    let known: Option<Noticed> = workspace.state.kept(FILE);
+    let is_known = known.is_some_and(|it| it.key == key && at - it.at < TimeDelta::days(DAYS));
+    if is_known || !executor.is_here() {
+        return Ok(None);
+    }
+    note_sandbox(workspace, &executor);
+    terminal::say(
+        "trying whether the checks notice broken code (once a week; `--unproved` leaves it out)",
+    );
+    // The run itself reports what hinders it.
+    match trial::notice(workspace, &executor).ok().flatten() {
+        Some(Notice::Noticed) => {
+            workspace.state.keep(FILE, &Noticed { at, key })?;
+            Ok(None)
+        }
+        Some(Notice::Missed(finding, is_tested)) => {
+            let is_elsewhere = match finding.kind {
+                Some(FindingKind::TestsCheckout) => true,
+                Some(FindingKind::TestsOther) => is_tested,
+                _ => false,
+            };
+            if !is_elsewhere {
+                return Ok(Some(line(&finding.message)));
+            }
+            let (message, remedy) = (finding.message, finding.remedy);
+            fail(Exit::Error, format!("{message}; {remedy}; `--unproved` starts all the same"))
+        }
+        Some(Notice::NoCode) | None => Ok(None),
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 use super::{NAMED, few, of_error};
 use crate::{
     adapters::process,
-    commands::{check, init, run::check_jobs, status::last_beat},
+    commands::{check, check_jobs, init, status::last_beat},
     core::{
         agents::agent_preset,
         diagnostic::nearest_or,

@@ -4,11 +4,12 @@
 //! killed.
 
 use std::{
+    cell::RefCell,
     path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::planted::{self, GreenCheck, Notice};
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
         finding::{Finding, FindingKind},
         sandbox::is_shown,
     },
-    project::{placement, workspace::Workspace},
+    project::{placement, slot_pool, workspace::Workspace},
     view::lines::counted,
 };
 
@@ -61,9 +62,11 @@ pub(super) fn findings(
     let (slot, lock) = if is_needed { prepare(workspace) } else { (TrialSlot::None(""), None) };
     let branch = workspace.repo.head().ok().and_then(|head| head.branch);
     let at = branch.unwrap_or_else(|| "HEAD".to_owned());
-    let trial = Trial { workspace, bench, at, slot };
+    let trial = Trial { workspace, bench, at, slot, left: RefCell::default() };
     let mut findings: Vec<Finding> =
         plan.verifiers.iter().map(|verifier| trial.commands(plan, verifier)).collect();
+    let left = trial.left.take();
+    findings.extend(left.map(|path| FindingKind::SetupLeaves.with(&[&path])));
     findings.push(trial.commit(&kinds, plan.verifiers.iter().find(|it| it.is_sandbox())));
     for (executor, agents) in &plan.executors {
         findings.extend(trial.executor(executor, agents));
@@ -102,6 +105,31 @@ fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
     (slot.map_or_else(failed, TrialSlot::Ready), Some(lock))
 }
 
+/// What the setup and the verify commands show.
+enum Checks {
+    /// One fails: the kind of the finding, the command and the reason.
+    Failed(FindingKind, String, String),
+    /// All pass, and whether they notice broken code.
+    Passed(Notice),
+}
+
+/// Whether the verify commands notice broken code in a slot, where a proof is made; none if that cannot
+/// be tried.
+///
+/// # Errors
+/// Errors of git and of the disk.
+pub(super) fn notice(workspace: &Workspace, executor: &Executor) -> Result<Option<Notice>> {
+    let bench = ProbeFolder::new(&workspace.config)?;
+    let (slot, _lock) = prepare(workspace);
+    let (at, left) = (String::new(), RefCell::default());
+    let trial = Trial { workspace, bench: &bench, at, slot, left };
+    let TrialSlot::Ready(slot) = &trial.slot else { return Ok(None) };
+    Ok(match trial.checks(slot, executor)? {
+        Checks::Passed(notice) => Some(notice),
+        Checks::Failed(..) => None,
+    })
+}
+
 /// A trial attempt.
 struct Trial<'a> {
     workspace: &'a Workspace,
@@ -109,6 +137,8 @@ struct Trial<'a> {
     /// The branch.
     at: String,
     slot: TrialSlot,
+    /// A file that the setup has left and git does not ignore.
+    left: RefCell<Option<String>>,
 }
 
 impl Trial<'_> {
@@ -145,10 +175,6 @@ impl Trial<'_> {
     /// Runs the setup and the verify commands at an executor that verifies work.
     fn commands(&self, plan: &TrialPlan<'_>, executor: &Executor) -> Finding {
         let config = &self.workspace.config;
-        let setup = config.setup.0.iter();
-        let setup = setup.map(|it| (it, FindingKind::SetupFails, config.setup_timeout));
-        let verify = config.verify.0.iter();
-        let verify = verify.map(|it| (it, FindingKind::VerifyFails, config.verify_timeout));
         let others = plan.executors.iter().map(|(other, _)| other.name.as_str());
         let others: Vec<&str> = others.filter(|name| *name != executor.name).collect();
         let at = match (executor.name.as_str(), &others[..]) {
@@ -159,30 +185,22 @@ impl Trial<'_> {
             (name, _) => format!("{} in a slot on `{name}`", self.at),
         };
         self.in_slot("slot", |slot| {
-            if let Err(why) = placement::check(self.workspace, executor) {
-                return Ok(FindingKind::NotTried.of_text(&why));
-            }
-            let place = self.place(slot, executor);
-            let mut green = Vec::new();
-            for (command, kind, limit) in setup.chain(verify) {
-                let (probe, began) = (Probe::shell(command, &slot.root), Instant::now());
-                if let Some(why) = self.bench.ask_in(&place, probe, limit)?.0.failure() {
-                    let here = Probe::shell(command, self.workspace.root());
-                    let passes_here = kind == FindingKind::VerifyFails
-                        && executor.name == LOCAL
-                        && self.bench.ask(here, limit)?.failure().is_none();
+            let noticed = match self.checks(slot, executor)? {
+                Checks::Failed(kind, command, why) => {
+                    let is_plain = kind == FindingKind::VerifyFails && executor.name == LOCAL;
+                    let here = || {
+                        self.bench.ask(
+                            Probe::shell(&command, self.workspace.root()),
+                            config.verify_timeout,
+                        )
+                    };
+                    let passes_here = is_plain && here()?.failure().is_none();
                     let kind = if passes_here { FindingKind::OnlyInCheckout } else { kind };
-                    return Ok(kind.with(&[command, &at, &why]));
+                    return Ok(kind.with(&[&command, &at, &why]));
                 }
-                if kind == FindingKind::VerifyFails {
-                    green.push(GreenCheck { command, took: began.elapsed() });
-                }
-            }
-            let files = self.workspace.repo.files_at(&slot.base)?;
-            let noticed = match planted::notice(self.bench, &place, &files, &green)? {
-                Notice::Missed(finding) => return Ok(finding),
-                Notice::Noticed => ", and notices broken code",
-                Notice::NoCode => "",
+                Checks::Passed(Notice::Missed(finding, _)) => return Ok(finding),
+                Checks::Passed(Notice::Noticed) => ", and notices broken code",
+                Checks::Passed(Notice::NoCode) => "",
             };
             let verify = counted(config.verify.0.len(), "verify command");
             let ran = match (config.setup.0.len(), config.verify.0.len()) {
@@ -193,6 +211,38 @@ impl Trial<'_> {
             };
             Ok(Finding::ok("slot", format!("{ran} on {at}{noticed}")))
         })
+    }
+
+    /// Runs the setup and the verify commands in the slot, and again with broken code.
+    fn checks(&self, slot: &TemporarySlot, executor: &Executor) -> Result<Checks> {
+        let config = &self.workspace.config;
+        let setup = config.setup.0.iter();
+        let setup = setup.map(|it| (it, FindingKind::SetupFails, config.setup_timeout));
+        let verify = config.verify.0.iter();
+        let verify = verify.map(|it| (it, FindingKind::VerifyFails, config.verify_timeout));
+        if let Err(why) = placement::check(self.workspace, executor) {
+            bail!("{why}");
+        }
+        let place = self.place(slot, executor);
+        let mut green = Vec::new();
+        for (command, kind, limit) in setup.chain(verify) {
+            let (probe, began) = (Probe::shell(command, &slot.root), Instant::now());
+            if let Some(why) = self.bench.ask_in(&place, probe, limit)?.0.failure() {
+                return Ok(Checks::Failed(kind, command.clone(), why));
+            }
+            if kind == FindingKind::SetupFails {
+                let tree = self.workspace.repo.slots().open(&slot.root).context("no slot")?;
+                self.left.replace(tree.dirty()?.into_keys().next());
+            } else {
+                let has_tests = planted::tests_of(self.bench).is_some_and(|run| !run.is_empty());
+                green.push(GreenCheck { command, took: began.elapsed(), has_tests });
+            }
+        }
+        let files = self.workspace.repo.files_at(&slot.base)?;
+        let tree = self.workspace.repo.slots().open(&slot.root).context("the slot is gone")?;
+        let builds = slot_pool::builds(&tree, &config.setup.0)?;
+        let build = if builds { &config.setup.0[..] } else { &[] };
+        Ok(Checks::Passed(planted::notice(self.bench, &place, &files, build, &green)?))
     }
 
     /// Checks that git knows who commits, and that these hooks and the signing pass without a person:
