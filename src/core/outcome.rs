@@ -40,6 +40,8 @@ pub enum Outcome {
     },
     /// `ralph` ended it because the run was stopped.
     Cancelled,
+    /// It has cost as much as it may.
+    OverCost,
     /// `ralph` exited unexpectedly; how the agent ended is unknown.
     #[default]
     Interrupted,
@@ -85,15 +87,23 @@ impl Outcome {
     /// Whether the process ended by itself and failed: with an exit code that has no other meaning,
     /// or by a signal.
     pub fn is_own_failure(&self) -> bool {
+        let is_failure = |code: i32| code != 0 && code != WAITS;
+        matches!(self, Outcome::Exited { exit_code } if is_failure(*exit_code))
+            || matches!(self, Outcome::Signaled { .. })
+    }
+
+    /// Whether the process was ended, or lost, for a reason outside of its work.
+    pub fn is_cut_off(&self) -> bool {
         match self {
-            Outcome::Exited { exit_code } => *exit_code != 0 && *exit_code != WAITS,
-            Outcome::Signaled { .. } => true,
-            Outcome::TimedOut { .. }
+            Outcome::Cancelled
+            | Outcome::OverCost
+            | Outcome::Interrupted
+            | Outcome::Lost { .. } => true,
+            Outcome::Exited { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::TimedOut { .. }
             | Outcome::Idle { .. }
             | Outcome::Lingered { .. }
-            | Outcome::Cancelled
-            | Outcome::Interrupted
-            | Outcome::Lost { .. }
             | Outcome::Exceeded { .. }
             | Outcome::NotStarted { .. } => false,
         }
@@ -119,6 +129,7 @@ impl fmt::Display for Outcome {
                 write!(f, "ended by ralph {limit} after its final result or report")
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
+            Outcome::OverCost => f.write_str("ended at its cost limit (`max_cost`)"),
             Outcome::Interrupted => f.write_str("ended because ralph exited unexpectedly"),
             Outcome::Lost { executor, why } => write!(f, "lost at executor `{executor}`: {why}"),
             Outcome::Exceeded { executor, why } => {

@@ -366,7 +366,7 @@ impl Verdict {
                 Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. } => {
                     Verdict::TimedOut
                 }
-                Outcome::Cancelled => Verdict::Cancelled,
+                Outcome::Cancelled | Outcome::OverCost => Verdict::Cancelled,
                 Outcome::Interrupted | Outcome::Lost { .. } => Verdict::Interrupted,
             };
         }
@@ -429,17 +429,9 @@ impl Verdict {
 
     /// The verdict on an attempt whose processes were still running when something else ended them.
     fn of_cut_off(outcome: &Outcome) -> Option<Verdict> {
-        match outcome {
-            Outcome::Cancelled => Some(Verdict::Cancelled),
-            Outcome::Interrupted | Outcome::Lost { .. } => Some(Verdict::Interrupted),
-            Outcome::Exited { .. }
-            | Outcome::Signaled { .. }
-            | Outcome::TimedOut { .. }
-            | Outcome::Idle { .. }
-            | Outcome::Lingered { .. }
-            | Outcome::Exceeded { .. }
-            | Outcome::NotStarted { .. } => None,
-        }
+        let is_lost = matches!(outcome, Outcome::Interrupted | Outcome::Lost { .. });
+        let verdict = if is_lost { Verdict::Interrupted } else { Verdict::Cancelled };
+        outcome.is_cut_off().then_some(verdict)
     }
 
     /// The verdict on an agent that ended well and did not report.

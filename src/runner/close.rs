@@ -262,11 +262,9 @@ pub(super) fn result_of(
     // At a limit of the run or of the task, which it was told, it has not failed.
     let left = attempts::cost_left(cx, history, graph, &record.id());
     let is_spent = left.is_some_and(|left| transcript.usage.cost_usd.unwrap_or_default() >= left);
-    let is_at_limit = error_kind == Some(ProviderErrorKind::Budget) && is_spent;
-    if is_at_limit {
-        error_kind = None;
-    }
-    let outcome = if is_at_limit { Outcome::Cancelled } else { outcome };
+    let is_at_limit = is_spent && error_kind == Some(ProviderErrorKind::Budget);
+    let outcome = if is_at_limit { Outcome::OverCost } else { outcome };
+    error_kind = error_kind.filter(|_| !is_at_limit);
     let name = record.call.as_ref().map_or("", |call| call.name.as_str());
     let has_worked = || history.has_worked(name);
     let missing = match end.no_program {

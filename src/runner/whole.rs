@@ -387,14 +387,8 @@ fn result_of(command: &str, outcome: Outcome, log: String) -> CheckResult {
 
 /// Whether a command says nothing about the work, because it could not run.
 fn has_not_run(check: &CheckResult) -> bool {
-    match check.outcome {
-        Outcome::NotStarted { .. } | Outcome::Lost { .. } | Outcome::Interrupted => true,
-        Outcome::Exited { .. }
-        | Outcome::Signaled { .. }
-        | Outcome::TimedOut { .. }
-        | Outcome::Idle { .. }
-        | Outcome::Lingered { .. }
-        | Outcome::Exceeded { .. }
-        | Outcome::Cancelled => false,
-    }
+    matches!(
+        check.outcome,
+        Outcome::NotStarted { .. } | Outcome::Lost { .. } | Outcome::Interrupted
+    )
 }

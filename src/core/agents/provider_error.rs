@@ -324,6 +324,7 @@ pub fn classify<Z: TimeZone>(
         Outcome::Signaled { .. } => None,
         Outcome::TimedOut { .. } | Outcome::Idle { .. } => return without_end(output),
         Outcome::Cancelled
+        | Outcome::OverCost
         | Outcome::Interrupted
         | Outcome::Lost { .. }
         | Outcome::Exceeded { .. }

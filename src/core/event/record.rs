@@ -241,6 +241,7 @@ mod tests {
             Outcome::Idle { limit_seconds: 2 },
             Outcome::Lingered { limit_seconds: 3 },
             Outcome::Cancelled,
+            Outcome::OverCost,
             Outcome::Interrupted,
             lost(),
             Outcome::NotStarted { error: "no program".to_owned() },

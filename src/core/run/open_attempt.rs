@@ -343,9 +343,9 @@ impl OpenAttempt {
         Some(watch.end(outcome, sit.now, &sit.graces).command(&self.id))
     }
 
-    /// Ends its agent for a reason outside of its work, such as the cost limit of its task: it has not failed.
+    /// Ends its agent at the cost limit of its task: it has not failed.
     pub(super) fn end_agent(&mut self, why: String, sit: &Situation<'_>) -> Vec<RunCommand> {
-        let Some(end) = self.end_process(Outcome::Cancelled, sit) else { return Vec::new() };
+        let Some(end) = self.end_process(Outcome::OverCost, sit) else { return Vec::new() };
         vec![end, self.emit(AttemptEvent::Terminating { attempt: self.id.attempt, why })]
     }
 

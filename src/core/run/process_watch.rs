@@ -59,13 +59,19 @@ impl EndSignal {
     /// its result would print another one on SIGINT, and shell commands print none.
     fn of(outcome: &Outcome, is_agent: bool, has_result: bool) -> EndSignal {
         match outcome {
-            Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Cancelled if is_agent => {
+            Outcome::TimedOut { .. }
+            | Outcome::Idle { .. }
+            | Outcome::Cancelled
+            | Outcome::OverCost
+                if is_agent =>
+            {
                 EndSignal::Interrupt
             }
             Outcome::Lingered { .. } if is_agent && !has_result => EndSignal::Interrupt,
             Outcome::TimedOut { .. }
             | Outcome::Idle { .. }
             | Outcome::Cancelled
+            | Outcome::OverCost
             | Outcome::Lingered { .. }
             | Outcome::Exited { .. }
             | Outcome::Signaled { .. }

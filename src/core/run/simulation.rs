@@ -420,10 +420,7 @@ impl World {
 
     fn check_end(&mut self, id: &AttemptId, ended: &AttemptResult) {
         if ended.verdict == Verdict::Complete {
-            let cut_off = matches!(
-                ended.outcome,
-                Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. }
-            );
+            let cut_off = ended.outcome.is_cut_off();
             assert!(!cut_off || self.found_landed.contains(id), "{id} was still running");
             if let (Some(Merge::Landed { commit, .. }), false) =
                 (&ended.evidence.merge, self.found_landed.contains(id))

@@ -296,17 +296,13 @@ pub fn first_names<T: AsRef<str>>(all: &[T]) -> String {
 
 /// Explains why an attempt that reported is not judged.
 fn cut_off(outcome: &Outcome) -> String {
-    let why = match outcome {
-        Outcome::Cancelled => "the run was stopped before its processes ended",
-        Outcome::Interrupted => "ralph exited before its processes ended",
-        Outcome::Lost { .. } => return outcome.to_string(),
-        Outcome::Exited { .. }
-        | Outcome::Signaled { .. }
-        | Outcome::TimedOut { .. }
-        | Outcome::Idle { .. }
-        | Outcome::Lingered { .. }
-        | Outcome::Exceeded { .. }
-        | Outcome::NotStarted { .. } => "it was not verified before the run ended",
-    };
-    why.to_owned()
+    if *outcome == Outcome::Cancelled {
+        "the run was stopped before its processes ended".to_owned()
+    } else if *outcome == Outcome::Interrupted {
+        "ralph exited before its processes ended".to_owned()
+    } else if outcome.is_cut_off() {
+        outcome.to_string()
+    } else {
+        "it was not verified before the run ended".to_owned()
+    }
 }

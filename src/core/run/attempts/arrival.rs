@@ -241,16 +241,7 @@ pub(super) fn place_fault(
     id: &AttemptId,
     sit: &Situation<'_>,
 ) -> Option<ExecutorFault> {
-    let is_bad = match outcome {
-        Outcome::Exited { exit_code } => *exit_code != 0,
-        Outcome::Signaled { .. }
-        | Outcome::TimedOut { .. }
-        | Outcome::Idle { .. }
-        | Outcome::Lingered { .. }
-        | Outcome::Exceeded { .. }
-        | Outcome::NotStarted { .. } => true,
-        Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. } => false,
-    };
+    let is_bad = !outcome.is_cut_off() && *outcome != Outcome::Exited { exit_code: 0 };
     let active = sit.view.history.active.of(&id.task_id);
     let has_worked = active.is_some_and(|active| !active.continued.is_empty());
     let is_free = sit.is_ending() || sit.view.policy.plain.is_some();
