@@ -8,6 +8,7 @@ use super::check;
 use crate::{
     adapters::terminal,
     core::{
+        agents::transcript::Format,
         executor::shell_word,
         glob::Glob,
         graph::{TaskGraph, task::Task},
@@ -38,6 +39,17 @@ pub(super) fn notes(
     let (policy, tasks) = (run.policy(workspace), file.graph().tasks());
     let gap = runner::review_gap(&policy, tasks, workspace, run.run_on.as_deref());
     notes.extend(gap.map(|gap| format!("warning: {}", gap.text)));
+    let limits = tasks.iter().any(|task| !task.status.is_over() && task.max_cost.is_some());
+    let agents = runner::agents(&policy, tasks, workspace, run.run_on.as_deref()).into_iter();
+    let mut silent = agents.map(|(call, _)| call).filter(|call| !call.reports_cost());
+    let silent = silent.find(|_| limits || workspace.config.max_cost.is_some());
+    notes.extend(silent.map(|call| {
+        let instead = if call.output == Format::Text { "max_duration" } else { "max_tokens" };
+        format!(
+            "warning: `{}` reports no cost, so `max_cost` does not end it; `{instead}` does",
+            call.name
+        )
+    }));
     if let Err(error) = workspace.repo.commits().check_committer() {
         let more = "an agent that has no name of its own cannot commit";
         notes.push(format!("warning: {error:#}; {more}"));

@@ -94,6 +94,15 @@ impl AgentCommand {
         argv
     }
 
+    /// Whether its output says what an attempt cost.
+    pub fn reports_cost(&self) -> bool {
+        match self.output {
+            Format::ClaudeJson => self.known().is_none_or(|preset| preset.name != "qwen"),
+            Format::OpencodeJson | Format::PiJson => true,
+            Format::Text | Format::CodexJson | Format::GeminiJson | Format::CopilotJson => false,
+        }
+    }
+
     /// Whether it can go on in a conversation, which its output names.
     pub fn can_resume(&self) -> bool {
         self.output != Format::Text
