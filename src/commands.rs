@@ -142,7 +142,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
 fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
     match command {
         Command::Init(Flags(options)) => set_up(at, &options),
-        Command::Template(Flags(options)) => printed::template(options.name.into()),
+        Command::Template(Flags(options)) => printed::template(options.name),
         Command::Run(Flags(options)) => run::run(at, *options),
         Command::Loop(Flags(options)) => run::plain_loop(at, *options),
         Command::Prompt(Flags(options)) => prompt::run(at, &options),

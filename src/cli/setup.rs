@@ -2,7 +2,10 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::ArgValueCandidates;
 
 use super::complete;
@@ -45,8 +48,15 @@ pub struct InitArgs {
 #[derive(Debug, Args)]
 pub struct PrintTemplateArgs {
     /// The template
-    #[arg(value_enum, value_name = "NAME", default_value_t = Templates::Task)]
-    pub name: Templates,
+    #[arg(value_name = "NAME", default_value = "task", value_parser = template())]
+    pub name: Template,
+}
+
+fn template() -> impl TypedValueParser<Value = Template> {
+    let names = Template::ALL.iter().map(|(name, what, _)| PossibleValue::new(*name).help(*what));
+    let known = |given: &String| Template::ALL.iter().find(|(name, ..)| name == given);
+    PossibleValuesParser::new(names)
+        .try_map(move |given| known(&given).map(|it| it.2).ok_or("no template has this name"))
 }
 
 /// `ralph merge-driver`.
@@ -71,48 +81,6 @@ pub struct MergeDriverArgs {
     /// Remove the installed driver
     #[arg(long, conflicts_with = "base")]
     pub uninstall: bool,
-}
-
-/// The names of templates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Templates {
-    /// `prompts/task.md`, the prompt for a task
-    Task,
-    /// `prompts/draft.md`, the prompt of `ralph draft`
-    Draft,
-    /// `prompts/review.md`, the prompt of a reviewer
-    Review,
-    /// `prompts/follow-up.md`, another prompt in a conversation
-    FollowUp,
-    /// `PROMPT.md`, for a loop without a graph
-    Prompt,
-    /// `task-graph.yaml` with two examples
-    Graph,
-    /// `.ralph/config.yaml`
-    Config,
-    /// The paragraph for AGENTS.md or CLAUDE.md
-    Agents,
-    /// The recipes for a justfile
-    Just,
-    /// The skill for Claude Code
-    Skill,
-}
-
-impl From<Templates> for Template {
-    fn from(name: Templates) -> Template {
-        match name {
-            Templates::Task => Template::Task,
-            Templates::Draft => Template::Draft,
-            Templates::Review => Template::Review,
-            Templates::FollowUp => Template::FollowUp,
-            Templates::Prompt => Template::Prompt,
-            Templates::Graph => Template::Graph,
-            Templates::Config => Template::Config,
-            Templates::Agents => Template::Agents,
-            Templates::Just => Template::Just,
-            Templates::Skill => Template::Skill,
-        }
-    }
 }
 
 /// `ralph schedule`.

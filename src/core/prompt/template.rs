@@ -28,6 +28,24 @@ pub enum Template {
 }
 
 impl Template {
+    /// All templates, with their names and what they are.
+    pub const ALL: &[(&str, &str, Template)] = &[
+        ("task", "`prompts/task.md`, the prompt for a task", Template::Task),
+        ("draft", "`prompts/draft.md`, the prompt of `ralph draft`", Template::Draft),
+        ("review", "`prompts/review.md`, the prompt of a reviewer", Template::Review),
+        (
+            "follow-up",
+            "`prompts/follow-up.md`, another prompt in a conversation",
+            Template::FollowUp,
+        ),
+        ("prompt", "`PROMPT.md`, for a loop without a graph", Template::Prompt),
+        ("graph", "`task-graph.yaml` with two examples", Template::Graph),
+        ("config", "`.ralph/config.yaml`", Template::Config),
+        ("agents", "The paragraph for AGENTS.md or CLAUDE.md", Template::Agents),
+        ("just", "The recipes for a justfile", Template::Just),
+        ("skill", "The skill for Claude Code", Template::Skill),
+    ];
+
     /// Its text.
     pub fn text(self) -> String {
         match self {
