@@ -73,8 +73,8 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
         runner::check_agent(agent, &workspace, hint)?;
     }
     let file = import::graph(&workspace)?;
-    let is_example = file.as_ref().is_some_and(|file| setup::is_example(file.text()));
-    let base = file.as_ref().filter(|_| !is_example).map_or(EMPTY, GraphFile::text).to_owned();
+    let own = file.as_ref().map(GraphFile::text).filter(|text| !setup::is_example(text));
+    let base = own.unwrap_or(EMPTY).to_owned();
     // The run of a call handles signals itself; before it, there is only a slot to be made.
     let is_preparing = Arc::new(AtomicBool::new(true));
     let heard = Arc::clone(&is_preparing);

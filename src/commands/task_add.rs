@@ -19,6 +19,7 @@ use crate::{
             task::{Priority, TaskId, id_of_title},
             task_edit::{NewTask, depend, insert},
         },
+        setup,
     },
     project::{graph_file::GraphFile, shell_faults::ShellFault},
     view::task::TaskStanding,
@@ -48,6 +49,9 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     let name = editor.file.name().to_owned();
     let used = editor.store.history().used_ids();
     let added = RefCell::new(None);
+    // Where a person has tasks, nobody wants those of `init` done.
+    let is_first = after.is_empty() && before.is_empty();
+    let had_examples = is_first && setup::is_example(editor.file.text());
     let edit = |file: &GraphFile| {
         let is_there = |id: &TaskId| file.graph().number(id).is_some();
         let free = |words: &str| {
@@ -71,7 +75,9 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
         let task = NewTask { id: id.clone(), fields: fields.clone(), depends_on: unique(&after) };
         added.replace(Some(id.clone()));
         let refuse = unsupported(&name);
-        let text = insert(file.text(), &[task]).map_err(&refuse)?;
+        let bare = setup::without_examples(file.text()).filter(|_| is_first);
+        let text = bare.as_deref().unwrap_or(file.text());
+        let text = insert(text, &[task]).map_err(&refuse)?;
         depend(&text, &unique(&before), &id).map(Some).map_err(&refuse)
     };
     editor.change(edit)?;
@@ -85,7 +91,9 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
         _ => task.kind().word().to_owned(),
     };
     let place = editor.file.line_of(editor.number(&id)?);
-    editor.print(&id, options.json, &format!("{id}: added at {name}:{place}, {standing}"))?;
+    let instead = if had_examples { ", instead of the examples of `ralph init`" } else { "" };
+    let text = format!("{id}: added at {name}:{place}, {standing}{instead}");
+    editor.print(&id, options.json, &text)?;
     Ok(Exit::Success)
 }
 

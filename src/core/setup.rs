@@ -370,6 +370,12 @@ pub fn is_example(text: &str) -> bool {
     })
 }
 
+/// The text of a task graph without its tasks, where these are the unchanged examples of [`graph`].
+pub fn without_examples(text: &str) -> Option<String> {
+    let (head, _) = template::GRAPH_HEAD.rsplit_once("# Examples.")?;
+    is_example(text).then(|| format!("{head}tasks: []\n"))
+}
+
 /// Drops the last task.
 fn but_last(tasks: &str) -> &str {
     tasks.rfind("\n\n").map_or(tasks, |at| &tasks[..=at])
