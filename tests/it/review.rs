@@ -237,7 +237,7 @@ fn a_kill_at_any_step_loses_nothing() {
         if is_back {
             let prompt = fs::read_to_string(trial.sign("prompt-last-2")).unwrap();
             assert!(prompt.contains("mind the gap"), "{point} {again}: {prompt}");
-            assert!(prompt.contains("A person has taken it back"), "{point} {again}: {prompt}");
+            assert!(prompt.contains("was taken back by a person"), "{point} {again}: {prompt}");
         }
         assert_eq!(
             work(&trial),
