@@ -282,12 +282,7 @@ impl View<'_> {
         self.graph.dependencies(number).filter(open)
     }
 
-    /// Whether a task has no attempts left, or another attempt cannot help.
-    pub fn out_of_attempts(&self, number: usize) -> bool {
-        self.is_out_of_attempts(number, self.history.of(&self.graph.task(number).id))
-    }
-
-    /// The same with this history of the task.
+    /// Whether a task with this history has no attempts left, or another attempt cannot help.
     pub fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
         let max = self.max_attempts(number).saturating_mul(rounds(self, number));
         past.stuck || used_attempts(self, number, past) >= max

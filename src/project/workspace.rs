@@ -339,14 +339,6 @@ impl Workspace {
         let own = own.into_iter().zip(&files);
         Ok(own.filter(|(_, file)| free.contains(file)).map(|(path, _)| path).collect())
     }
-
-    /// Returns the command to type for this program, with the graph file if it is not the usual one.
-    pub fn typed_command(&self) -> String {
-        match self.other_graph() {
-            Some(graph) => format!("ralph --graph {}", shell_word(&typed(graph))),
-            None => "ralph".to_owned(),
-        }
-    }
 }
 
 /// Waits for the lock of the notes, which all loops share.
