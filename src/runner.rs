@@ -50,7 +50,6 @@ use crate::{
     adapters::{
         git, machine,
         process::{self, GuardianCommand, GuardianProgram},
-        tmux,
     },
     core::{
         duration,
@@ -132,9 +131,6 @@ impl Runner {
         config_layers::check_own(workspace.repo.as_ref(), &workspace.layers)?;
         let policy = options.policy(&workspace);
         agents::check_start(&policy, &file, &workspace, &options)?;
-        if options.tmux {
-            tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
-        }
         workspace.check_logs()?;
         let lock = workspace.lock()?;
         let Some(lock) = lock else {

@@ -127,6 +127,8 @@ fn prepared(
     let is_quiet = output.verbosity == Verbosity::Quiet;
     let mut notes = notes(&workspace, &file, &run, false);
     if !unproved {
+        // What hinders a start costs no trial.
+        runner::check_start(&run.policy(&workspace), &file, &workspace, &run)?;
         notes.extend(check_notice(&workspace, &file, &run)?);
     }
     let is_foreseen = !is_quiet && !run.once;

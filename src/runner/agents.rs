@@ -10,7 +10,7 @@ use super::{
     slots::target_of,
 };
 use crate::{
-    adapters::process,
+    adapters::{process, tmux},
     core::{
         agents::{agent_command::AgentCommand, agent_preset},
         executor::{Executor, LOCAL},
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Checks what a run needs to start: its agents, its commands, and a branch with a commit.
+/// Checks what a run needs to start: its agents, its commands, tmux, and a branch with a commit.
 ///
 /// # Errors
 /// One of these is missing.
@@ -43,6 +43,9 @@ pub fn check_start(
     }
     check_agents(policy, file.graph(), workspace, options)?;
     check_commands(policy, file.graph(), workspace)?;
+    if options.tmux {
+        tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
+    }
     if policy.is_isolated() { target_of(workspace).map(drop) } else { Ok(()) }
 }
 
@@ -127,8 +130,7 @@ pub fn review_gap(
     let authors = agents(policy, tasks, workspace, run_on).into_iter();
     let is_own = |author: &AgentCommand| {
         let reviewer = reviewer::reviewer_of(workspace, Some(author));
-        let preset = author.preset_name();
-        reviewer.name == author.name || (preset.is_some() && reviewer.preset_name() == preset)
+        reviewer.name == author.name || reviewer.argv == author.argv
     };
     let name = &authors.map(|(author, _)| author).find(|author| is_own(author))?.name;
     let text = format!("`{name}` reviews its own work; `by` of `review` names another agent");
