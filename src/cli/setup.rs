@@ -25,7 +25,7 @@ pub struct InitArgs {
     #[arg(long)]
     pub project: bool,
     /// Write only the user settings, `~/.ralph/config.yaml`
-    #[arg(long, conflicts_with_all = ["project", "merge_driver"])]
+    #[arg(long, conflicts_with = "project")]
     pub global: bool,
     /// Overwrite the settings, with a backup in `config.yaml.bak`
     #[arg(long)]
@@ -34,11 +34,8 @@ pub struct InitArgs {
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
-    #[arg(long, conflicts_with_all = ["project", "global", "reset", "merge_driver", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["project", "global", "reset", "dry_run"])]
     pub prompt: bool,
-    /// Also install the merge driver
-    #[arg(long)]
-    pub merge_driver: bool,
     /// Show what `--yes` would write; write nothing
     #[arg(long)]
     pub dry_run: bool,

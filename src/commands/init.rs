@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::{Invocation, merge_driver, success};
+use super::{Invocation, success};
 use crate::{
     adapters::{
         git::Repo,
@@ -36,7 +36,7 @@ use crate::{
     },
     project::{
         config_layers::{self, ConfigLayers, Origin},
-        schema, slot_files,
+        slot_files,
         workspace::{self, GRAPH, Workspace},
     },
     regular_file, runner,
@@ -178,9 +178,6 @@ fn project(dir: &Path, options: &InitArgs, questions: Option<&Questions>) -> Res
     files::write(&steps)?;
     let workspace = Workspace::unset(root, LoopPaths::default())?;
     let ignored = workspace.ignore_own_files()?;
-    if options.merge_driver {
-        merge_driver::install(&workspace)?;
-    }
     let command = workspace::shown_command();
     let plan = setup::draftable(&found.backlog);
     let import = setup::importable(&found.backlog).map_or(String::new(), |path| {
@@ -266,8 +263,6 @@ fn steps(
     let mut steps = vec![
         whole(config_layers::PATH, settings, force || options.reset)?.keeping(),
         whole(".ralph/.gitignore", template::IGNORE.to_owned(), force)?,
-        whole(schema::CONFIG_PATH, schema::config(), force)?.made(),
-        whole(schema::GRAPH_PATH, schema::graph(), force)?.made(),
         whole(GRAPH, setup::graph(found), force)?.keeping(),
         whole(TASK, Template::Task.text(), force)?.keeping().made(),
     ];

@@ -117,11 +117,7 @@ fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
 }
 
 /// Installs the driver in this clone.
-///
-/// # Errors
-/// A graph outside the repository; errors of git.
-pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
-    let repo = &workspace.repo;
+fn install(workspace: &Workspace) -> Result<Exit> {
     let Some(graph) = workspace.graph_in_git() else {
         return fail(
             Exit::Usage,
@@ -131,8 +127,28 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
             ),
         );
     };
+    let news = if set_up(workspace, &graph)? { "git now merges" } else { "git already merges" };
+    let with = workspace.repo.local().merged_with(&graph)?;
+    if with != NAME {
+        terminal::say(&format!(
+            "note: other git attributes set `merge={with}` for `{graph}` and take precedence; see \
+             `git check-attr -a {graph}`"
+        ));
+    }
+    success(&format!(
+        "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
+        loop_paths::LEARNINGS
+    ))
+}
+
+/// Sets the driver up for a graph of the repository. Returns whether it was not there.
+///
+/// # Errors
+/// Errors of git and of the disk.
+pub(super) fn set_up(workspace: &Workspace, graph: &str) -> Result<bool> {
+    let repo = &workspace.repo;
     let lines = [
-        format!("{} merge={NAME}", pattern(&graph)),
+        format!("{} merge={NAME}", pattern(graph)),
         format!("{} merge=union", pattern(loop_paths::LEARNINGS)),
     ];
     let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
@@ -144,18 +160,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     if new != old {
         write(&path, &new)?;
     }
-    let with = repo.local().merged_with(&graph)?;
-    if with != NAME {
-        terminal::say(&format!(
-            "note: other git attributes set `merge={with}` for `{graph}` and take precedence; see \
-             `git check-attr -a {graph}`"
-        ));
-    }
-    let news = if set || new != old { "git now merges" } else { "git already merges" };
-    success(&format!(
-        "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
-        loop_paths::LEARNINGS
-    ))
+    Ok(set || new != old)
 }
 
 fn uninstall(repo: &Repo) -> Result<Exit> {
@@ -195,13 +200,7 @@ fn command(program: &Path) -> String {
 
 /// A path as a pattern of git's attributes.
 fn pattern(path: &str) -> String {
-    let mut text = String::from("/");
-    for c in path.chars() {
-        if "*?[\\".contains(c) {
-            text.push('\\');
-        }
-        text.push(c);
-    }
+    let mut text = git::pattern(path);
     if text.contains(|c: char| c.is_whitespace() || c == '"') {
         text = format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""));
     }

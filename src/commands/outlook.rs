@@ -39,10 +39,10 @@ pub(super) fn notes(
     let (policy, tasks) = (run.policy(workspace), file.graph().tasks());
     let gap = runner::review_gap(&policy, tasks, workspace, run.run_on.as_deref());
     notes.extend(gap.map(|gap| format!("warning: {}", gap.text)));
-    let limits = tasks.iter().any(|task| !task.status.is_over() && task.max_cost.is_some());
+    let limits = tasks.iter().any(|task| !task.status.is_over() && task.max_cost.is_some())
+        || workspace.config.max_cost.is_some();
     let agents = runner::agents(&policy, tasks, workspace, run.run_on.as_deref()).into_iter();
-    let mut silent = agents.map(|(call, _)| call).filter(|call| !call.reports_cost());
-    let silent = silent.find(|_| limits || workspace.config.max_cost.is_some());
+    let silent = agents.map(|(call, _)| call).find(|call| limits && !call.reports_cost());
     notes.extend(silent.map(|call| {
         let instead = if call.output == Format::Text { "max_duration" } else { "max_tokens" };
         format!(

@@ -12,7 +12,7 @@ use super::{
     background::{self, BackgroundReporter},
     check_filter, check_jobs,
     doctor::check_notice,
-    filter, given_agent,
+    filter, given_agent, merge_driver,
     outlook::{many, notes, say_uncommitted},
     serve,
 };
@@ -124,14 +124,18 @@ fn prepared(
     workspace.ignore_outputs()?;
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
-    let is_quiet = output.verbosity == Verbosity::Quiet;
     let mut notes = notes(&workspace, &file, &run, false);
     if !unproved {
         // What hinders a start costs no trial.
         runner::check_start(&run.policy(&workspace), &file, &workspace, &run)?;
         notes.extend(check_notice(&workspace, &file, &run)?);
     }
-    let is_foreseen = !is_quiet && !run.once;
+    if let (Some(_), Some(graph)) = (&workspace.config.onto, workspace.graph_in_git()) {
+        // The graph changes on both branches, and a person will merge them.
+        let text = || format!("git merges `{graph}` by task in this clone from now on");
+        notes.extend(merge_driver::set_up(&workspace, &graph)?.then(text));
+    }
+    let is_foreseen = output.verbosity != Verbosity::Quiet && !run.once;
     let runner = runner(workspace, file, run, output)?;
     let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now());
     let foreseen = if is_foreseen { runner.with_view(foresee) } else { None };

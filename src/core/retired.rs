@@ -41,6 +41,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Flag, "draft --split", "say in the text which task to split"),
     (Flag, "draft --timeout", "the setting `timeout` limits each call"),
     (Flag, "init --agents-md", "`ralph template agents >> AGENTS.md` adds the section"),
+    (Flag, "init --merge-driver", "`ralph merge-driver --install` sets the driver up"),
     (Flag, "init --skill", "`ralph template skill > .claude/skills/ralph/SKILL.md` writes it"),
     (
         Flag,

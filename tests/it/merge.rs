@@ -206,14 +206,25 @@ fn notes_of_both_sides_are_kept() {
 }
 
 #[test]
-fn a_new_project_has_it_on_request() {
-    let trial = TestProject::new().graph(GRAPH);
-    let said = trial.run(["init", "--yes", "--merge-driver"]).stderr_has("project: ").out();
-    assert!(said.starts_with(SET), "{said}");
-    trial.run(["merge-driver", "--install"]).stdout(&SET.replace("git now", "git already"));
-    let other = TestProject::new().graph(GRAPH);
-    assert!(!other.run(["init", "--yes"]).stderr_has("project: ").out().contains("merges"));
-    other.run(["merge-driver", "--install"]).stdout(SET);
+fn a_night_on_a_branch_of_its_own_merges_with_a_day_on_another() {
+    let trial = TestProject::new()
+        .graph("tasks: [{id: a}, {id: b, max_attempts: 1}, {id: c}]\n")
+        .agent("told");
+    fs::write(
+        trial.sign("do"),
+        "[ $RALPH_TASK_ID != b ] || [ -e \"$TRIAL_DIR/day\" ] || exit 1; work",
+    )
+    .unwrap();
+    let said = trial.run(["run", "--onto", "night"]).code(3).whole();
+    assert!(said.contains("git merges `task-graph.yaml` by task"), "{said}");
+    trial.leave("day");
+    trial.run(["task-reset", "b"]);
+    let said = trial.run(["run", "--task", "b"]).code(0).whole();
+    assert!(!said.contains("git merges"), "{said}");
+    trial.git(&["merge", "--quiet", "--no-edit", "night"]);
+    for id in ["a", "b", "c"] {
+        assert_eq!(trial.status(id), "complete", "{id}");
+    }
 }
 
 #[test]

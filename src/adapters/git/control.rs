@@ -252,7 +252,7 @@ impl LocalRules<'_> {
 }
 
 /// The pattern of a path, relative to the root, in an exclude file.
-pub(super) fn pattern(path: &str) -> String {
+pub fn pattern(path: &str) -> String {
     let mut pattern = String::from("/");
     for c in path.chars() {
         if "*?[\\".contains(c) {
