@@ -26,13 +26,13 @@ use crate::{
         setup::{Content, FileFate},
     },
     crash,
-    project::{config_layers, schema, slot_pool::SlotPool, workspace::Workspace},
+    project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
     regular_file,
     view::{attempt::typed_path, lines::counted},
 };
 
 /// The folders that are removed when nothing else is in them.
-const FOLDERS: [&str; 4] = ["logs", "prompts", ".ralph/schemas", ".ralph"];
+const FOLDERS: [&str; 3] = ["logs", "prompts", ".ralph"];
 
 /// What is removed.
 struct RepositoryTraces {
@@ -109,8 +109,6 @@ impl RepositoryTraces {
             paths.push(root.join(config_layers::PATH));
             made.extend([
                 (".ralph/.gitignore", Content::Whole(template::IGNORE.to_owned())),
-                (schema::CONFIG_PATH, Content::Whole(schema::config())),
-                (schema::GRAPH_PATH, Content::Whole(schema::graph())),
                 ("prompts/task.md", Content::Whole(Template::Task.text())),
                 ("justfile", Content::Recipes),
             ]);

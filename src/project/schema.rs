@@ -10,11 +10,6 @@ use crate::{
     project::config::Config,
 };
 
-/// Where the schema of the graph is installed, relative to the repository.
-pub const GRAPH_PATH: &str = ".ralph/schemas/task-graph.json";
-/// Where the schema of the settings is installed, relative to the repository.
-pub const CONFIG_PATH: &str = ".ralph/schemas/config.json";
-
 /// The schema of `task-graph.yaml`.
 pub fn graph() -> String {
     terminal::json(&graph_schema())

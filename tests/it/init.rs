@@ -1,6 +1,6 @@
 //! `ralph init` and `ralph template`: what they detect, write, and leave unchanged.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink};
 
 use ralph::{adapters::process::sandbox::support, core::executor::SandboxEngine};
 use serde_json::Value;
@@ -11,22 +11,13 @@ use crate::{
 };
 
 /// The files that `ralph init` writes into an empty repository.
-const WRITTEN: [&str; 7] = [
-    ".ralph/.gitignore",
-    ".ralph/config.yaml",
-    ".ralph/schemas/config.json",
-    ".ralph/schemas/task-graph.json",
-    "justfile",
-    "prompts/task.md",
-    "task-graph.yaml",
-];
+const WRITTEN: [&str; 5] =
+    [".ralph/.gitignore", ".ralph/config.yaml", "justfile", "prompts/task.md", "task-graph.yaml"];
 
 /// The standard output for these files.
 const SAID: &str = "\
 created  .ralph/config.yaml
 created  .ralph/.gitignore
-created  .ralph/schemas/config.json
-created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
@@ -85,14 +76,6 @@ fn an_empty_repository_is_set_up_once() {
     assert_eq!(untracked(&trial), WRITTEN);
     trial.run(["check"]).stdout_has("2 tasks");
     assert_eq!(trial.read("prompts/task.md"), ralph::core::prompt::DEFAULT_TEMPLATE);
-    for file in ["task-graph.yaml", ".ralph/config.yaml"] {
-        let text = trial.read(file);
-        let first = text.lines().next().unwrap();
-        let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
-        let folder = Path::new(file).parent().unwrap();
-        let schema = trial.read(folder.join(schema).to_str().unwrap());
-        assert!(schema.contains("\"$schema\": \"https://json-schema.org/"), "{file}");
-    }
     assert!(!trial.sign(".ralph").exists(), "nothing for all projects was asked for");
     trial.write("logs/ralph.jsonl", "");
     trial.write(".ralph/tasks/a/DONE", "");
@@ -102,8 +85,6 @@ fn an_empty_repository_is_set_up_once() {
     insta::assert_snapshot!(trial.run(["init", "--yes"]).stderr(found).out(), @r"
     kept     .ralph/config.yaml
     kept     .ralph/.gitignore
-    kept     .ralph/schemas/config.json
-    kept     .ralph/schemas/task-graph.json
     kept     task-graph.yaml
     kept     prompts/task.md
     kept     justfile
@@ -234,7 +215,6 @@ fn existing_files_are_overwritten_only_with_force() {
         (".ralph/config.yaml", "timeout: 5m\n"),
         ("task-graph.yaml", "tasks: [{id: mine}]\n"),
         ("prompts/task.md", "# Mine\n"),
-        (".ralph/schemas/config.json", "{}\n"),
     ];
     for (file, text) in own {
         trial.write(file, text);
@@ -259,7 +239,6 @@ fn existing_files_are_overwritten_only_with_force() {
     for line in [
         "replaced .ralph/config.yaml; backup in .ralph/config.yaml.bak.2\n",
         "replaced task-graph.yaml; backup in task-graph.yaml.bak\n",
-        "replaced .ralph/schemas/config.json\n",
         "kept     justfile\n",
     ] {
         assert!(out.contains(line), "`{line}` is not in\n{out}");
@@ -352,7 +331,7 @@ fn a_dry_run_shows_everything_and_touches_nothing() {
     let before = trial.everything();
     let out = trial.run(["init", "--dry-run"]).out();
     for part in [
-        "create   .ralph/config.yaml\n    # yaml-language-server",
+        "create   .ralph/config.yaml\n    # Settings of `ralph`",
         "\n      - make test\n",
         "\nadd to   justfile: recipes ralph, prompt, dag-status, task-reset, check\n    # Run the",
         "\nnothing was written (dry run of `ralph init --yes`)\n",
@@ -497,7 +476,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         ("Which commands", format!("{down} \r")),
         ("Add recipes for `just` to justfile?", "n".to_owned()),
         ("in all your projects?", "y".to_owned()),
-        ("Write 7 files?", "\r".to_owned()),
+        ("Write 5 files?", "\r".to_owned()),
     ];
     let mut terminal = on_terminal(&trial, 60, "init");
     let mut seen = String::new();

@@ -165,7 +165,10 @@ pub fn checks(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<FoundCheck
         }
     }
     if let Some(source) = pytest(folder) {
-        add(python(folder, &on_path).map_or("pytest", |(_, test)| test), &source, false);
+        // Tests by their names alone also run without pytest.
+        let is_bare = source == TEST_FILES && !on_path("pytest");
+        let plain = if is_bare { unittest(folder) } else { "pytest" };
+        add(python(folder, &on_path).map_or(plain, |(_, test)| test), &source, false);
     }
     if folder.has("mix.exs") {
         add("mix test", "mix.exs", false);
@@ -302,6 +305,18 @@ fn python(
     })
 }
 
+/// How the tests of Python run with nothing installed.
+fn unittest(folder: &Folder) -> &'static str {
+    if folder.in_tests.is_empty() || folder.in_tests.iter().any(|name| name == "__init__.py") {
+        "python3 -m unittest"
+    } else {
+        "python3 -m unittest discover -s tests"
+    }
+}
+
+/// What shows that there are tests of Python where no file names pytest.
+const TEST_FILES: &str = "test_*.py";
+
 /// The file that shows that the project has tests for pytest.
 fn pytest(folder: &Folder) -> Option<String> {
     let has = |name: &str, signs: &[&str]| {
@@ -315,15 +330,14 @@ fn pytest(folder: &Folder) -> Option<String> {
         quoted.any(|rest| rest.is_empty() || is_end(rest)).then(|| "pyproject.toml".to_owned())
     };
     let by_name = || {
-        let python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile"];
         let is_test = |name: &str| {
             let stem = name.strip_suffix(".py").unwrap_or_default();
             stem == "conftest" || stem.starts_with("test_") || stem.ends_with("_test")
         };
-        let place =
-            if folder.in_tests.iter().any(|name| is_test(name)) { "tests/" } else { "test_*.py" };
-        (python.iter().any(|name| folder.has(name)) && folder.has_test(is_test))
-            .then(|| place.to_owned())
+        let python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile"];
+        let has_any = |names: &[&str]| names.iter().any(|name| folder.has(name));
+        let may_be = has_any(&python) || !has_any(&["Cargo.toml", "go.mod", "package.json"]);
+        (may_be && folder.has_test(is_test)).then(|| TEST_FILES.to_owned())
     };
     folder
         .texts
@@ -487,7 +501,8 @@ mod tests {
             (&[("pyproject.toml", "[project]\n")], &[]),
             (&[("pyproject.toml", "dev = [\"pytest>=8\"]\n")], &["pytest"]),
             (&[("pyproject.toml", ""), ("tests/", "test_a.py")], &["pytest"]),
-            (&[("tests/", "test_a.py")], &[]),
+            (&[("tests/", "test_a.py")], &["pytest"]),
+            (&[("tests/", "test_a.py"), ("go.mod", "")], &["go test ./..."]),
             (&[("requirements.txt", "flask\npytest==8\n")], &["pytest"]),
             (&[("requirements.txt", "pytest\n"), (".venv/", "")], &[".venv/bin/python -m pytest"]),
             (
@@ -520,6 +535,16 @@ mod tests {
         files.retain(|(name, _)| *name != "package.json");
         files.push(("package.json", package));
         installs(&folder(&files), |program| !["go", "pytest"].contains(&program))
+    }
+
+    #[test]
+    fn tests_of_python_run_without_pytest_where_nothing_names_it() {
+        let bare = |files: &Files| commands(checks(&folder(files), |program| program == "python3"));
+        let discover = "python3 -m unittest discover -s tests";
+        assert_eq!(bare(&[("tests/", "test_a.py")]), [discover]);
+        assert_eq!(bare(&[("tests/", "__init__.py test_a.py")]), ["python3 -m unittest"]);
+        assert_eq!(bare(&[("test_a.py", "")]), ["python3 -m unittest"]);
+        assert_eq!(bare(&[("pytest.ini", ""), ("tests/", "test_a.py")]), ["pytest"]);
     }
 
     #[test]
