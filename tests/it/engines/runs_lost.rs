@@ -77,7 +77,12 @@ fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
     let why = station.is_interrupted_once();
     // The line may be cut before the word of the start has come.
     assert!(why.contains("the connection ended"), "{why}");
-    assert_eq!(station.works(), 1, "the work is not done twice");
+    assert_eq!(
+        station.works(),
+        1,
+        "the work is not done twice: {}",
+        trial.read("logs/ralph.jsonl")
+    );
     assert_eq!(trial.subjects(), ["Work on a"]);
 }
 
@@ -97,7 +102,12 @@ fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
     station.host().refuse(false);
     run.end(trial).graph_complete();
     station.is_interrupted_once();
-    assert_eq!(station.works(), 1, "the work is not done twice");
+    assert_eq!(
+        station.works(),
+        1,
+        "the work is not done twice: {}",
+        trial.read("logs/ralph.jsonl")
+    );
 }
 
 #[test]

@@ -132,8 +132,8 @@ impl Transfers<'_> {
         }
         self.slot().forget_unfinished()?;
         let are_clean = now.is_clean && to.is_clean;
-        let is_there =
-            are_clean && (now.head == to.head || self.slot().detach_at(&to.head).is_ok());
+        let checkout = ["checkout", "--quiet", "--detach", &to.head];
+        let is_there = are_clean && (now.head == to.head || self.run_quietly(&checkout).is_ok());
         if !is_there && now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
             self.reset_index(Some(now.tip()))?;
