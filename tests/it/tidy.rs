@@ -528,10 +528,10 @@ const LINES: usize = 77_660;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
-    ("adapters", 14_410),
+    ("adapters", 14_400),
     ("cli", 1_580),
     ("commands", 11_850),
-    ("core", 27_620),
+    ("core", 27_630),
     ("project", 6_380),
     ("report", 1_090),
     ("runner", 8_600),
