@@ -236,9 +236,11 @@ impl HalvesRule {
 
 /// Whether a file lists dependencies alone: the work may need new ones.
 fn is_lock(name: &str) -> bool {
-    const OTHERS: &[&str] =
-        &["Pipfile", "go.mod", "go.sum", "npm-shrinkwrap.json", "pnpm-workspace.yaml"];
-    name.contains(".lock") || name.contains("-lock.") || OTHERS.contains(&name)
+    // By the whole name: `file-lock.ts` is code.
+    const OTHERS: &[&str] = &["Pipfile", "bun.lockb", "go.mod", "go.sum", "npm-shrinkwrap.json"];
+    const NODE: &[&str] = &["package-lock.json", "pnpm-lock.yaml", "pnpm-workspace.yaml"];
+    let is_ending = |(_, ending): (&str, &str)| ending == "lock";
+    name.rsplit_once('.').is_some_and(is_ending) || [OTHERS, NODE].concat().contains(&name)
 }
 
 fn lists_dependencies(path: &str) -> bool {
@@ -425,7 +427,7 @@ mod tests {
         let table = [
             (
                 Half::Source,
-                "pkg/a.py app/main.rs src/tool.sh pkg/units.json src/data/x.csv lib/a.rb",
+                "pkg/a.py app/main.rs src/tool.sh pkg/units.json src/data/x.csv lib/a.rb src/file-lock.ts a.lock.py",
             ),
             (
                 Half::Test,
@@ -433,7 +435,7 @@ mod tests {
             ),
             (
                 Half::Check,
-                "package.json Cargo.toml tox.ini check.sh .github/workflows/a.yml jest.config.js Makefile",
+                "package.json package-lock.json uv.lock Cargo.toml tox.ini check.sh .github/workflows/a.yml jest.config.js Makefile",
             ),
             (
                 Half::Other,
