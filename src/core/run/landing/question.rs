@@ -333,25 +333,11 @@ impl LandingQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tests::queued, *};
 
     /// A question about work on the tip, which failed twice.
     fn question(name: &str) -> Question {
-        let id = AttemptId { task_id: TaskId::new(name).unwrap(), attempt: 1 };
-        let (setup, own, after) = (Vec::new(), Vec::new(), Vec::new());
-        let verify = vec!["check".to_owned()];
-        let target = "main".to_owned();
-        let work = QueuedWork {
-            id,
-            iteration: 1,
-            target,
-            setup,
-            verify,
-            own,
-            is_fresh: false,
-            flaky: 0,
-            after,
-        };
+        let work = queued(name);
         let stage = QuestionStage::Base;
         let onto = CommitId::from("tip");
         Question { work, slot: 0, onto, check: red(), resolved: Vec::new(), flaky: false, stage }

@@ -262,7 +262,12 @@ impl QueueWorld {
 }
 
 fn work(number: usize) -> QueuedWork {
-    let id = AttemptId { task_id: TaskId::new(&format!("t{number}")).unwrap(), attempt: 1 };
+    queued(&format!("t{number}"))
+}
+
+/// The work of the first attempt at a task.
+pub(super) fn queued(name: &str) -> QueuedWork {
+    let id = AttemptId { task_id: TaskId::new(name).unwrap(), attempt: 1 };
     let verify = vec!["check".to_owned()];
     let (setup, own, after) = (Vec::new(), Vec::new(), Vec::new());
     QueuedWork {
