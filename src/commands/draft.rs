@@ -18,8 +18,7 @@ use serde_json::json;
 use self::agent::DraftSlot;
 use super::{
     Invocation, check, end_with_git, given_agent, init,
-    inside::SurroundingAttempt,
-    task_editor::{read_text, shown, usage},
+    task_editor::{TaskEditor, has_graph, read_text, shown, usage},
 };
 use crate::{
     adapters::{
@@ -34,15 +33,7 @@ use crate::{
         graph::{lint::diagnostics, load},
         setup,
     },
-    project::{
-        attempt,
-        event_store::new_run_id,
-        fatal,
-        graph_change::{change_text, create_file, record},
-        graph_file::GraphFile,
-        import,
-        workspace::Workspace,
-    },
+    project::{attempt, event_store::new_run_id, fatal, workspace::Workspace},
     regular_file, runner,
     view::lines::counted,
 };
@@ -51,8 +42,6 @@ use crate::{
 const CALLS: u32 = 2;
 /// The longest text, in bytes.
 const LONGEST: u64 = 16 << 20;
-/// The graph that a draft starts from if there is none.
-const EMPTY: &str = "version: 1\ntasks: []\n";
 /// The most lines that name files of the repository.
 const FILES: usize = 300;
 
@@ -61,20 +50,17 @@ const FILES: usize = 300;
 /// # Errors
 /// An invalid command line; no agent; no valid draft; a limit; a signal. The graph is unchanged then.
 pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
-    if let Some(around) = SurroundingAttempt::of(&workspace) {
-        return Err(around.refuse("draft"));
-    }
+    let mut editor = TaskEditor::for_first(invocation, "draft")?;
+    let workspace = &editor.workspace;
     let spec = spec(invocation, &options.spec)?;
     let given = given_agent(invocation, options.agent)?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
     for agent in &agents {
         let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
-        runner::check_agent(agent, &workspace, hint)?;
+        runner::check_agent(agent, workspace, hint)?;
     }
-    let file = import::graph(&workspace)?;
-    let own = file.as_ref().map(GraphFile::text).filter(|text| !setup::is_example(text));
-    let base = own.unwrap_or(EMPTY).to_owned();
+    let before = editor.file.text().to_owned();
+    let base = setup::without_examples(&before).unwrap_or_else(|| before.clone());
     // The run of a call handles signals itself; before it, there is only a slot to be made.
     let is_preparing = Arc::new(AtomicBool::new(true));
     let heard = Arc::clone(&is_preparing);
@@ -83,12 +69,11 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             end_with_git(number);
         }
     })?;
-    let draft =
-        Draft { workspace: &workspace, spec: &spec, base: &base }.make(&agents, &is_preparing)?;
-    let nothing = PathBuf::from("/dev/null");
-    let before = file.as_ref().map_or(nothing.as_path(), |_| workspace.graph_path());
+    let draft = Draft { workspace, spec: &spec, base: &base }.make(&agents, &is_preparing)?;
+    let nothing = Path::new("/dev/null");
+    let graph = if has_graph(workspace) { workspace.graph_path() } else { nothing };
     let path = workspace.root().join(&draft.path);
-    workspace.repo.landings().show_difference(before, &path)?;
+    workspace.repo.landings().show_difference(graph, &path)?;
     say(&draft.findings);
     let name = workspace.graph_name();
     let question = format!("Take this over into {name}?");
@@ -105,7 +90,12 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             });
         }
     }
-    take_over(&workspace, file, &draft.text)?;
+    editor.change(|file| {
+        if file.text() != before {
+            bail!("the graph changed while the agent worked; nothing was taken over");
+        }
+        Ok(Some(draft.text.clone()))
+    })?;
     say(&format!("{name}: {} added", counted(draft.tasks, "task")));
     Ok(Exit::Success)
 }
@@ -127,23 +117,6 @@ fn spec(invocation: &Invocation, given: &str) -> Result<String> {
         return usage("there is no text to draft tasks from");
     }
     Ok(text)
-}
-
-/// Writes a valid draft as the graph, if that has not changed meanwhile.
-fn take_over(workspace: &Workspace, file: Option<GraphFile>, text: &str) -> Result<()> {
-    let found = match file {
-        None => create_file(workspace, text)?,
-        Some(mut file) => {
-            let before = file.text().to_owned();
-            change_text(workspace, &mut file, |file| {
-                if file.text() != before {
-                    bail!("the graph changed while the agent worked; nothing was taken over");
-                }
-                Ok(Some(text.to_owned()))
-            })?
-        }
-    };
-    record(&mut workspace.event_store()?, &found)
 }
 
 /// A graph that an agent is to extend.

@@ -26,7 +26,6 @@ use crate::{
         event_store::EventStore,
         graph_change::{change_text, create_file, record},
         graph_file::{Foreign, GraphFile, Write, with_status},
-        import::exists,
         workspace::{Workspace, checkout_graph, empty_graph, find, landing_branch},
     },
     regular_file,
@@ -59,7 +58,7 @@ impl TaskEditor {
     /// change creates it.
     pub(super) fn for_first(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
         let workspace = invocation.workspace()?;
-        let is_there = exists(workspace.graph_path());
+        let is_there = has_graph(&workspace);
         let read = if is_there { checkout_graph } else { empty_graph };
         TaskEditor::of(workspace, read)?.outside(command)
     }
@@ -152,7 +151,7 @@ impl TaskEditor {
         &mut self,
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
     ) -> Result<Vec<Foreign>> {
-        let found = if exists(self.workspace.graph_path()) {
+        let found = if has_graph(&self.workspace) {
             self.change_text(edit)?
         } else {
             let Some(text) = edit(&self.file)? else { return Ok(Vec::new()) };
@@ -259,4 +258,9 @@ pub(super) fn read_text(invocation: &Invocation, path: &Path, most: u64) -> Resu
 /// The name of a path in messages.
 pub(super) fn shown(path: &Path) -> String {
     diagnostic::visible(&path.display().to_string()).into_owned()
+}
+
+/// Whether there is anything at the path of the graph file, also a broken link.
+pub(super) fn has_graph(workspace: &Workspace) -> bool {
+    workspace.graph_path().symlink_metadata().is_ok()
 }

@@ -1,23 +1,23 @@
 //! Backlogs of other tools: each is read exactly, or refused by its name.
 //!
 //! A reader for each format turns a text into a [`SourceBacklog`], whose tasks have the fields of the
-//! graph. Each record becomes a task or a [`Loss`]. `plan` maps ids and dependencies, and
-//! `graph_text` writes the graph.
+//! graph. Each record becomes a task or a [`Loss`]. `plan` maps ids and dependencies.
 
 mod fields;
 mod github;
-pub mod graph_text;
 mod markdown;
 pub mod plan;
 mod records;
+
+use std::collections::HashSet;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, position},
     graph::{
-        task::Status,
+        task::{Status, id_of_title},
         yaml::{Document, Node, Scalar},
     },
 };
@@ -34,8 +34,6 @@ pub struct SourceBacklog {
     pub tasks: Vec<SourceTask>,
     /// What is not kept as it is, in the order of the text.
     pub lost: Vec<Loss>,
-    /// The fields of the whole backlog, for the top of a new graph.
-    pub top: Vec<(String, Value)>,
 }
 
 /// A task as its source has it, with the fields of the graph.
@@ -98,19 +96,13 @@ pub struct Loss {
     pub field: String,
     /// The reason, as a lower-case fragment.
     pub why: String,
-    /// Whether the value is still in the graph, in another form.
-    pub is_kept: bool,
 }
 
 impl Loss {
     fn new(at: &str, field: &str, why: impl Into<String>) -> Loss {
         let at = (!at.is_empty()).then(|| at.to_owned());
         let (source, field) = (String::new(), field.to_owned());
-        Loss { source, at, field, why: why.into(), is_kept: false }
-    }
-
-    fn kept(self) -> Loss {
-        Loss { is_kept: true, ..self }
+        Loss { source, at, field, why: why.into() }
     }
 
     fn in_file(self, name: &str) -> Loss {
@@ -123,13 +115,55 @@ impl Loss {
 pub enum Refusal {
     /// It has another format, named with its article.
     Foreign(String),
-    /// It has an error.
-    Fault(Box<Diagnostic>),
+    /// It has an error at this line and column.
+    Fault {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// The error.
+        message: String,
+    },
 }
 
-impl From<Diagnostic> for Refusal {
-    fn from(fault: Diagnostic) -> Refusal {
-        Refusal::Fault(Box::new(fault))
+/// What shows that a backlog is of a tool whose format is not read.
+enum Mark {
+    /// Fields of the whole or of its first record.
+    Fields(&'static [&'static str]),
+    /// A column of a table, folded.
+    Column(&'static str),
+    /// A text in Markdown, or in the name of its file.
+    Text(&'static str),
+}
+
+/// The formats that are refused by name although they have tasks.
+const FOREIGN: [(&str, Mark); 19] = [
+    ("a board of Trello", Mark::Fields(&["cards", "lists"])),
+    ("an export of Azure DevOps", Mark::Fields(&["fields", "rev"])),
+    ("an export of Jira", Mark::Fields(&["key", "fields"])),
+    ("an export of Linear", Mark::Fields(&["identifier", "title"])),
+    ("an export of Asana", Mark::Fields(&["gid"])),
+    ("an export of Notion", Mark::Fields(&["object", "properties"])),
+    ("an export of GitLab", Mark::Fields(&["iid"])),
+    ("an export of Taskwarrior", Mark::Fields(&["uuid", "entry"])),
+    ("a task list of Claude Code", Mark::Fields(&["activeForm"])),
+    ("an export of Jira", Mark::Column("issuekey")),
+    ("an export of Asana", Mark::Column("sectioncolumn")),
+    ("an export of Azure DevOps", Mark::Column("workitemtype")),
+    ("an export of Trello", Mark::Column("cardname")),
+    ("an export of Linear", Mark::Column("cyclenumber")),
+    ("an export of GitLab", Mark::Column("issueid")),
+    ("an export of Notion", Mark::Column("createdtime")),
+    ("a story of BMAD", Mark::Text("## Tasks / Subtasks")),
+    ("a specification of agent-os", Mark::Text(".agent-os/")),
+    ("a specification of agent-os", Mark::Text("agent-os/specs/")),
+];
+
+/// Refuses a backlog that has one of the marks.
+fn refuse_foreign(has: impl Fn(&Mark) -> bool) -> Result<(), Refusal> {
+    match FOREIGN.iter().find(|(_, mark)| has(mark)) {
+        Some((tool, _)) => Err(Refusal::Foreign((*tool).to_owned())),
+        None => Ok(()),
     }
 }
 
@@ -169,9 +203,19 @@ pub fn read(name: &str, text: &str) -> Result<SourceBacklog, Refusal> {
 
 /// Reads a task graph in YAML.
 fn graph(text: &str) -> Result<SourceBacklog, Refusal> {
-    let document = Document::parse(text).map_err(crate::graph::load::diagnostic)?;
-    let root = document.root().map(yaml_value).unwrap_or_default();
+    let root = yaml(text)?;
     records::graph(&root).ok_or_else(|| Refusal::Foreign("YAML that is no task graph".to_owned()))
+}
+
+/// Parses YAML.
+fn yaml(text: &str) -> Result<Value, Refusal> {
+    let document = Document::parse(text).map_err(|fault| {
+        let Diagnostic { message, at, help, .. } = crate::graph::load::diagnostic(fault);
+        let (line, column) = position(text, at.start);
+        let help = help.map_or(String::new(), |help| format!("; {help}"));
+        Refusal::Fault { line, column, message: message + &help }
+    })?;
+    Ok(document.root().map(yaml_value).unwrap_or_default())
 }
 
 /// Returns a YAML value as JSON. A number that JSON would write otherwise, such as `1.10`, is a text.
@@ -189,20 +233,27 @@ fn yaml_value(node: Node<'_>) -> Value {
 
 /// Gives tasks with the name of an earlier one names of their own.
 fn named_apart(mut backlog: SourceBacklog) -> SourceBacklog {
-    let mut names = std::collections::HashSet::new();
-    let all: std::collections::HashSet<String> =
-        backlog.tasks.iter().map(|task| task.key.clone()).collect();
+    let mut used: HashSet<String> = backlog.tasks.iter().map(|task| task.key.clone()).collect();
+    let mut seen = HashSet::new();
     for task in &mut backlog.tasks {
-        if !names.insert(task.key.clone()) {
-            let others = (2..).map(|count| format!("{}-{count}", task.key));
-            let mut free = others.filter(|name| !all.contains(name) && !names.contains(name));
-            let key = free.next().expect("numbers do not end");
+        if !seen.insert(task.key.clone()) {
+            let mut others = (2..).map(|count| format!("{}-{count}", task.key));
+            let key = others.find(|name| used.insert(name.clone())).expect("numbers do not end");
             let old = fields::clipped(&task.key);
             let why = format!("an earlier task is `{old}`, which dependencies mean");
-            backlog.lost.push(Loss::new(&key, "id", why).kept());
-            names.insert(key.clone());
+            backlog.lost.push(Loss::new(&key, "id", why));
             task.key = key;
         }
     }
     backlog
 }
+
+/// The name of a task that has only a title: like an id that `task-add` makes, where it has words for
+/// one.
+fn key_of_title(title: &str) -> String {
+    let id = id_of_title(title, |_| false).to_string();
+    if id == "task" && !title.is_empty() { title.to_owned() } else { id }
+}
+
+#[cfg(test)]
+mod tests;

@@ -68,7 +68,7 @@ fn unchanged_examples_are_replaced() {
     let imported = ["write-the-lexer pending", "write-the-parser pending"];
     assert_eq!(tasks(&trial), imported);
     // Once more: nothing is replaced.
-    trial.run(["import", "PLAN.md"]).stdout_has("nothing new, 2 are there already");
+    trial.run(["import", "PLAN.md"]).stdout_has("nothing new, there already: 2");
     // A changed example is a task of the person.
     trial.write("task-graph.yaml", &examples.replace("title: ", "title: My "));
     trial.run(["import", "PLAN.md"]);
@@ -82,18 +82,6 @@ fn source(title: &str, passes: bool, text: &str, more: &str) -> String {
          \"description\": \"{text}\", \"labels\": [\"x\"]}},\n{{\"id\": \"b\", \"title\": \"B\", \
          \"passes\": false}}{more}]}}\n"
     )
-}
-
-#[test]
-fn statuses_stay_in_one_column_next_to_long_ids() {
-    let trial = TestProject::new();
-    let long = format!(", {{\"id\": \"{}\", \"title\": \"Long\"}}", "x".repeat(50));
-    trial.write("prd.json", &source("A", false, "one", &long));
-    let said = trial.run(["import", "prd.json", "--dry-run"]).out();
-    let columns: Vec<usize> = said.lines().filter_map(|line| line.find("pending  ")).collect();
-    assert_eq!(columns.len(), 3, "{said}");
-    assert!(columns.iter().all(|column| *column == columns[0]), "{said}");
-    assert!(said.contains(&"x".repeat(50)), "{said}");
 }
 
 #[test]
@@ -114,7 +102,9 @@ fn a_second_import_adds_what_is_new_and_names_what_changed_there() {
     let more = ", {\"id\": \"c\", \"title\": \"C\", \"dependsOn\": [\"a\"]}";
     trial.write("prd.json", &source("Their A", true, "one\\ntwo", more));
     let said = trial.run(["import", "prd.json"]).out();
-    for part in ["1 task added", "a: title: `Their A`", "a: status: complete", "a: description"] {
+    for part in
+        ["1 task added", "a: title: \"Their A\"", "a: status: \"complete\"", "a: description"]
+    {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("b: "), "what was completed here is no change there: {said}");
@@ -157,7 +147,7 @@ fn tickets_name_each_other_in_any_case() {
 #[test]
 fn every_format_becomes_tasks() {
     for (name, want) in [
-        ("stories.json", &["US-001 complete", "US-2-b pending after US-001"][..]),
+        ("stories.json", &["US-001 complete", "us-2-b pending after US-001"][..]),
         (
             "issues.jsonl",
             &[
@@ -213,7 +203,7 @@ fn fields_keep_their_meaning_or_their_name() {
     let first = fields(&trial, "US-001");
     let text = first["description"].as_str().unwrap();
     assert!(text.contains("I see it.") && text.contains("- It has a tail"), "{text}");
-    let second = fields(&trial, "US-2-b");
+    let second = fields(&trial, "us-2-b");
     assert_eq!(second["source"], "stories.json#US 2/b");
     assert_eq!((&second["tags"][0], &second["priority"]), (&"air".into(), &3.into()));
     assert_eq!(second["estimatedHours"], 3);
@@ -247,21 +237,19 @@ fn a_dry_run_shows_all_and_changes_nothing() {
     put(&trial, "plan.md");
     trial.run(["import", "plan.md", "--dry-run"]).stdout(
         "\
-plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete), 1 dependency
-  T001                      complete     Cut the cloth
-  T002                      pending      Glue the frame (depends on T001)
-      after T001
-  left-side                 pending      Left side
-  right-side                in-progress  Right side
-  find-a-hill-with-wind-in-the-morning
-                            pending      Find a hill with wind, in the morning.
-Kept in another form:
+plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete)
+  TASK                                  STATUS       AFTER  TITLE
+  T001                                  complete            Cut the cloth
+  T002                                  pending      T001   Glue the frame (depends on T001)
+  left-side                             pending             Left side
+  right-side                            in-progress         Right side
+  find-a-hill-with-wind-in-the-morning  pending             Find a hill with wind, in the morning.
+Not as in the source:
   checkbox: `[~]` is read as in-progress (right-side, plan.md)
-Lost:
   order of phases: a later phase does not wait for an earlier one; add dependencies where it must
     (plan.md)
-  text: it is in no task (line 3, plan.md)
   text: it has no checkbox (line 20, plan.md)
+  text: it is in no task (line 3, plan.md)
 task-graph.yaml: 5 tasks would be added
 ",
     );
@@ -278,11 +266,11 @@ fn tasks_are_added_to_a_graph_in_its_layout() {
     put(&trial, "stories.json");
     let said = trial.run(["import", "stories.json", "--tag", "new"]).out();
     let text = trial.graph_text();
-    let start = "version: 1\ntasks:\n- id: US-001 # mine\n  status: todo\n- id: US-001-";
+    let start = "version: 1\ntasks:\n- id: US-001 # mine\n  status: todo\n- id: us-001-2\n";
     assert!(text.starts_with(start) && text.ends_with("# the end\n"), "{text}");
     let all = tasks(&trial);
-    assert!(all.len() == 3 && all[2].starts_with("US-2-b pending after US-001-"), "{all:?}");
-    assert_eq!(fields(&trial, "US-2-b")["tags"], serde_json::json!(["air", "new"]));
+    assert!(all.len() == 3 && all[2].starts_with("us-2-b pending after us-001-2"), "{all:?}");
+    assert_eq!(fields(&trial, "us-2-b")["tags"], serde_json::json!(["air", "new"]));
     assert!(said.contains("`branchName`, `project`"), "{said}");
 }
 
@@ -435,6 +423,6 @@ fn hostile_names_become_ids_and_safe_text() {
     trial.run(["import", "prd.json"]);
     let all = tasks(&trial);
     assert_eq!(all[0], "etc-passwd pending");
-    assert!(all[1].starts_with("task-") && all[1].ends_with("after etc-passwd"), "{all:?}");
+    assert!(all[1].starts_with("task ") && all[1].ends_with("after etc-passwd"), "{all:?}");
     assert_eq!(fields(&trial, "etc-passwd")["title"], "a\u{1b}[31mred\u{202e}");
 }

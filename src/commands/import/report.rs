@@ -1,12 +1,12 @@
 //! What an import did: its tasks, and what is not kept as the source has it, as JSON and as text.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    adapters::terminal::{self, columns, fit, visible},
+    adapters::terminal::{self, fit, visible},
     core::{
         graph::task::Status,
         import::{
@@ -36,9 +36,6 @@ pub(super) struct ImportReport {
     pub(super) plan: ImportPlan,
     /// What the sources have changed of tasks that the graph has.
     pub(super) changed: Vec<ChangedField>,
-    /// Whether the graph takes over the fields of the whole backlog.
-    #[serde(skip)]
-    pub(super) is_new_graph: bool,
 }
 
 /// A file that was read.
@@ -50,7 +47,7 @@ pub(super) struct ReadSource {
 }
 
 impl ReadSource {
-    pub(super) fn of(file: &SourceFile) -> ReadSource {
+    pub(super) fn new(file: &SourceFile) -> ReadSource {
         let (name, backlog) = (file.name.clone(), &file.backlog);
         ReadSource { name, format: backlog.format, tasks: backlog.tasks.len() }
     }
@@ -65,85 +62,48 @@ impl ImportReport {
     /// The report of an import.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        self.write_sources(&mut text, self.dry_run);
+        // A folder of tickets has one file for each.
+        let source = match self.sources.as_slice() {
+            [source] => format!("{} ({})", visible(&source.name), source.format),
+            sources => counted(sources.len(), "file"),
+        };
+        wrapped(&mut text, &format!("{source}: {}", totals(&self.plan.tasks)));
+        if self.dry_run && !self.plan.tasks.is_empty() {
+            let rows = self.plan.tasks.iter().map(|task| {
+                let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
+                let id = format!("  {}", task.id);
+                [id, task.status.to_string(), task.dependencies().join(" "), title.to_owned()]
+            });
+            text += &terminal::table(["  TASK", "STATUS", "AFTER", "TITLE"], rows);
+        }
         self.write_losses(&mut text);
-        self.write_changes(&mut text);
+        if !self.changed.is_empty() {
+            wrapped(&mut text, "Differs in the source; the graph keeps its own:");
+        }
+        for ChangedField { id, field, value } in &self.changed {
+            let value = value.as_ref().map_or("none".to_owned(), Value::to_string);
+            let line = format!("  {id}: {field}: {}", visible(&value));
+            let _ = writeln!(text, "{}", fit(&line, width()));
+        }
         self.write_skipped(&mut text);
         self.write_result(&mut text);
         text
     }
 
-    /// The tasks of each source.
-    fn write_sources(&self, text: &mut String, with_tasks: bool) {
-        // A folder of tickets has one file for each.
-        let is_folder = self.sources.len() > 3;
-        for (number, source) in self.sources.iter().enumerate() {
-            let tasks: Vec<&ImportedTask> =
-                self.plan.tasks.iter().filter(|task| task.file == number).collect();
-            if !is_folder || with_tasks {
-                let name = visible(&source.name);
-                wrapped(text, &format!("{name} ({}): {}", source.format, totals(&tasks)));
-            }
-            if with_tasks {
-                write_tasks(text, &tasks);
-            }
-        }
-        if is_folder {
-            let all: Vec<&ImportedTask> = self.plan.tasks.iter().collect();
-            wrapped(text, &format!("{}: {}", counted(self.sources.len(), "file"), totals(&all)));
-        }
-    }
-
     /// What the graph does not have as the source has it: each reason once, with its first place.
     fn write_losses(&self, text: &mut String) {
-        for (is_kept, title) in [(true, "Kept in another form:"), (false, "Lost:")] {
-            let mut groups: Vec<(usize, &Loss)> = Vec::new();
-            let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
-            for lost in self.plan.lost.iter().filter(|lost| lost.is_kept == is_kept) {
-                let number = *numbers
-                    .entry((lost.field.as_str(), lost.why.as_str()))
-                    .or_insert(groups.len());
-                match groups.get_mut(number) {
-                    Some((count, _)) => *count += 1,
-                    None => groups.push((1, lost)),
-                }
-            }
-            let has_top = !is_kept && !self.is_new_graph && !self.plan.top.is_empty();
-            if !groups.is_empty() || has_top {
-                let _ = writeln!(text, "{title}");
-            }
-            for (count, Loss { source, at, field, why, .. }) in groups {
-                let at = at.as_ref().map_or(String::new(), |at| format!("{at}, "));
-                let times =
-                    if count > 1 { format!("{count} times, first: ") } else { String::new() };
-                let line = format!("{field}: {why} ({times}{at}{source})");
-                wrapped(text, &format!("  {}", visible(&line)));
-            }
-            if has_top {
-                let names: Vec<&str> =
-                    self.plan.top.iter().map(|(name, _)| name.as_str()).collect();
-                let (names, graph) = (names.join("`, `"), &self.graph);
-                let why = format!("fields of the whole backlog; `{graph}` has its own top");
-                wrapped(text, &format!("  `{}`: {why}", visible(&names)));
-            }
+        let mut groups: BTreeMap<(&str, &str), (usize, &Loss)> = BTreeMap::new();
+        for lost in &self.plan.lost {
+            groups.entry((&lost.field, &lost.why)).or_insert((0, lost)).0 += 1;
         }
-    }
-
-    /// What changed in the sources of tasks that the graph has.
-    fn write_changes(&self, text: &mut String) {
-        if !self.changed.is_empty() {
-            wrapped(text, "Differs in the source; the graph keeps its own:");
+        if !groups.is_empty() {
+            let _ = writeln!(text, "Not as in the source:");
         }
-        for ChangedField { id, field, value } in &self.changed {
-            let value = match value {
-                None => "none".to_owned(),
-                Some(Value::String(word)) if *field == "status" => word.clone(),
-                Some(Value::String(word)) if !word.contains('\n') => format!("`{word}`"),
-                Some(Value::String(word)) => counted(word.lines().count(), "line"),
-                Some(value) => value.to_string(),
-            };
-            let line = format!("  {id}: {field}: {}", visible(&value));
-            let _ = writeln!(text, "{}", fit(&line, width()));
+        for (count, Loss { source, at, field, why }) in groups.into_values() {
+            let at = at.as_ref().map_or(String::new(), |at| format!("{at}, "));
+            let times = if count > 1 { format!("{count} times, first: ") } else { String::new() };
+            let line = format!("{field}: {why} ({times}{at}{source})");
+            wrapped(text, &format!("  {}", visible(&line)));
         }
     }
 
@@ -164,26 +124,23 @@ impl ImportReport {
 
     /// What was done, or would be.
     fn write_result(&self, text: &mut String) {
-        let new = self.plan.new_tasks();
+        let new: Vec<&ImportedTask> = self.plan.tasks.iter().filter(|task| task.is_new).collect();
         let is_command =
             |(name, _): &(String, Value)| ["verify", "agent", "prompt"].contains(&name.as_str());
         let commands = new.iter().filter(|task| task.fields.iter().any(is_command)).count();
         if commands > 0 {
-            let tasks = counted(commands, "task");
-            let have = if commands == 1 { "has" } else { "have" };
-            let what = "`verify`, `agent` or `prompt` from the source: check these before a run.";
-            wrapped(text, &format!("{tasks} {have} {what}"));
+            let what =
+                "with `verify`, `agent` or `prompt` from the source: check these before a run";
+            wrapped(text, &format!("{} {what}.", counted(commands, "task")));
         }
-        let added = counted(new.len(), "task");
         let done = match (self.dry_run, new.len()) {
             (_, 0) => "nothing new".to_owned(),
-            (true, _) => format!("{added} would be added"),
-            (false, _) => format!("{added} added"),
+            (true, added) => format!("{} would be added", counted(added, "task")),
+            (false, added) => format!("{} added", counted(added, "task")),
         };
         let known = match self.plan.tasks.len() - new.len() {
             0 => String::new(),
-            1 => ", 1 is there already".to_owned(),
-            old => format!(", {old} are there already"),
+            old => format!(", there already: {old}"),
         };
         let instead = match self.replaced_examples {
             0 => String::new(),
@@ -193,52 +150,18 @@ impl ImportReport {
     }
 }
 
-/// `5 tasks (3 pending, 2 complete), 4 dependencies`.
-fn totals(tasks: &[&ImportedTask]) -> String {
-    const ORDER: [Status; 6] = [
-        Status::Pending,
-        Status::InProgress,
-        Status::Complete,
-        Status::Blocked,
-        Status::NeedsInput,
-        Status::Cancelled,
-    ];
-    if tasks.is_empty() {
+/// `5 tasks (3 pending, 2 complete)`.
+fn totals(tasks: &[ImportedTask]) -> String {
+    let mut counts: BTreeMap<Status, usize> = BTreeMap::new();
+    for task in tasks {
+        *counts.entry(task.status).or_default() += 1;
+    }
+    let counts: Vec<String> =
+        counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    if counts.is_empty() {
         return "no tasks".to_owned();
     }
-    let of = |status: Status| tasks.iter().filter(|task| task.status == status).count();
-    let statuses = ORDER.into_iter().filter(|status| of(*status) > 0);
-    let statuses: Vec<String> = statuses.map(|status| format!("{} {status}", of(status))).collect();
-    let dependencies: usize = tasks.iter().map(|task| task.dependencies().len()).sum();
-    let noun = if dependencies == 1 { "dependency" } else { "dependencies" };
-    let tasks = counted(tasks.len(), "task");
-    format!("{tasks} ({}), {dependencies} {noun}", statuses.join(", "))
-}
-
-fn write_tasks(text: &mut String, tasks: &[&ImportedTask]) {
-    // A longer id has a line of its own, so that the statuses stay in one column.
-    let widest = (width() / 3).clamp(12, 24);
-    let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(widest);
-    for task in tasks {
-        let ImportedTask { id, is_new, status, .. } = *task;
-        let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
-        let mark = if *is_new { " " } else { "=" };
-        let is_long = columns(id) > wide;
-        if is_long {
-            let _ = writeln!(text, "{mark} {id}");
-        }
-        let (mark, id) = if is_long { (" ", "") } else { (mark, id.as_str()) };
-        let line = format!("{mark} {id:wide$}  {status:11}  {}", visible(title));
-        let _ = writeln!(text, "{}", fit(line.trim_end(), width()));
-        if task.is_renamed {
-            let line = format!("      `{}` in the source", visible(&task.key));
-            let _ = writeln!(text, "{}", fit(&line, width()));
-        }
-        let waits = task.dependencies();
-        if !waits.is_empty() {
-            wrapped(text, &format!("      after {}", waits.join(", ")));
-        }
-    }
+    format!("{} ({})", counted(tasks.len(), "task"), counts.join(", "))
 }
 
 fn wrapped(text: &mut String, line: &str) {

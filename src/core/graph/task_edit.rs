@@ -33,20 +33,12 @@ pub struct NewTask {
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
 pub fn insert(text: &str, tasks: &[NewTask]) -> Result<String, Unsupported> {
+    if tasks.is_empty() {
+        return Ok(text.to_owned());
+    }
     let mut tasks = tasks.to_vec();
     for task in &mut tasks {
         task.fields.sort_by_key(|(name, _)| rank(name));
-    }
-    insert_as_given(text, &tasks)
-}
-
-/// Does the same as [`insert`], with the fields in the order in which they are given.
-///
-/// # Errors
-/// The text is not YAML, or its layout does not allow the edit.
-pub fn insert_as_given(text: &str, tasks: &[NewTask]) -> Result<String, Unsupported> {
-    if tasks.is_empty() {
-        return Ok(text.to_owned());
     }
     edited(text, |edit| {
         let list = edit.task_list()?;

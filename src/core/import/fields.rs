@@ -4,14 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Loss, SourceBacklog, SourceTask};
+use super::{Loss, SourceBacklog, SourceTask, key_of_title};
 use crate::{
     diagnostic::nearest,
     graph::{
         load::{self, fields::FIELDS},
-        task::{Priority, Status, TaskId},
+        task::{Priority, Status},
     },
-    task_id::MAX_ID,
 };
 
 /// The fields with a meaning: each with its names in sources, folded. The first present name wins; the
@@ -55,16 +54,26 @@ pub(super) struct RecordReader {
     /// What is lost of it.
     lost: Vec<Loss>,
     description: Vec<String>,
-    /// Whether fields become parts of the description.
-    has_sections: bool,
 }
 
 impl RecordReader {
     /// Returns the record of a mapping, or why it is none.
-    pub(super) fn new(value: &Value, has_sections: bool) -> Result<RecordReader, &'static str> {
+    pub(super) fn new(value: &Value) -> Result<RecordReader, &'static str> {
         let rest = value.as_object().ok_or("it is not an object")?.clone();
         let (task, lost, description) = (SourceTask::default(), Vec::new(), Vec::new());
-        Ok(RecordReader { rest, task, lost, description, has_sections })
+        Ok(RecordReader { rest, task, lost, description })
+    }
+
+    /// Returns the record of a mapping some of whose fields become parts of the description.
+    pub(super) fn with_sections(value: &Value) -> Result<RecordReader, &'static str> {
+        let mut record = RecordReader::new(value)?;
+        for (folded, heading) in SECTIONS {
+            let key = record.rest.keys().find(|key| fold(key) == folded).cloned();
+            if let Some(value) = key.and_then(|key| record.take(&key)) {
+                record.describe(&format!("{heading}:\n{}", long_text(&value)));
+            }
+        }
+        Ok(record)
     }
 
     /// Takes a field that a format reads itself.
@@ -101,10 +110,6 @@ impl RecordReader {
         self.lost.push(Loss::new("", field, why));
     }
 
-    fn note(&mut self, field: &str, why: String) {
-        self.lost.push(Loss::new("", field, why).kept());
-    }
-
     /// Reads all fields with a meaning, keeps the others, and adds the task to the backlog. `number` is
     /// that of the record.
     pub(super) fn finish(mut self, backlog: &mut SourceBacklog, number: usize) {
@@ -115,8 +120,8 @@ impl RecordReader {
         }
         let title = self.take_meant("title").and_then(|(_, value)| text(&value));
         let title = title.map(|title| one_line(&title)).unwrap_or_default();
-        if self.task.key.is_empty() {
-            self.task.key = slug(&title);
+        if self.task.key.is_empty() && !title.is_empty() {
+            self.task.key = key_of_title(&title);
         }
         if self.task.key.is_empty() {
             let why = "it has neither an id nor a title";
@@ -165,13 +170,6 @@ impl RecordReader {
         if let Some((_, value)) = self.take_meant("description") {
             self.description.insert(0, long_text(&value));
         }
-        let sections = if self.has_sections { &SECTIONS[..] } else { &[] };
-        for (folded, heading) in sections {
-            let key = self.rest.keys().find(|key| fold(key) == *folded).cloned();
-            if let Some(value) = key.and_then(|key| self.take(&key)) {
-                self.description.push(format!("{heading}:\n{}", long_text(&value)));
-            }
-        }
         let whole = tidy(&self.description.join("\n\n"));
         self.task.set("description", json!(whole));
     }
@@ -185,12 +183,12 @@ impl RecordReader {
                 None => {
                     let why =
                         format!("`{}` is no known status; kept as `x-status`", clipped(&word));
-                    self.note(&name, why);
+                    self.lose(&name, why);
                     self.task.set("x-status", json!(word));
                 }
                 // In other tools `deferred` means later, not never.
                 Some(read) if Status::parse(word.trim()).is_none() || fold(&word) == "deferred" => {
-                    self.note(&name, format!("`{}` is read as {read}", clipped(&word)));
+                    self.lose(&name, format!("`{}` is read as {read}", clipped(&word)));
                 }
                 Some(_) => {}
             }
@@ -227,7 +225,7 @@ impl RecordReader {
             Some(priority) => self.task.set("priority", json!(priority.0)),
             None => {
                 let why = format!("`{}` is no priority; kept as `x-priority`", clipped(&word));
-                self.note(&name, why);
+                self.lose(&name, why);
                 self.task.set("x-priority", json!(word));
             }
         }
@@ -256,7 +254,7 @@ impl RecordReader {
         }
         if free != name {
             let why = format!("kept as `{free}`");
-            self.note(name, why);
+            self.lose(name, why);
         }
         self.task.set(&free, value);
     }
@@ -389,80 +387,4 @@ pub(super) fn tidy(text: &str) -> String {
 /// One line of a text: its line breaks and repeated blanks are single blanks.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Returns an id for each name, in the same order, with whether it differs from the name.
-///
-/// A valid name that is free is kept. All others depend only on the name and on the ids that are
-/// taken, so that the same source always gets the same ids.
-pub(super) fn map_ids<'a>(
-    names: impl Iterator<Item = &'a str> + Clone,
-    taken: &HashSet<String>,
-) -> Vec<(String, bool)> {
-    let kept = names.clone().filter(|name| TaskId::new(name).is_ok() && !taken.contains(*name));
-    let mut used: HashSet<String> = kept.map(str::to_owned).collect();
-    let mut given: HashSet<&str> = HashSet::new();
-    let mut next = |name: &'a str| {
-        if used.contains(name) && given.insert(name) && TaskId::new(name).is_ok() {
-            return (name.to_owned(), false);
-        }
-        let plain = cleaned(name);
-        let first = with_suffix(&plain, &hash(name));
-        let others = (2..).map(|count| with_suffix(&plain, &format!("{}-{count}", hash(name))));
-        let mut free = [plain.clone(), first].into_iter().chain(others);
-        let id = free.find(|id| !taken.contains(id) && !used.contains(id));
-        let id = id.expect("numbers do not end");
-        used.insert(id.clone());
-        (id, true)
-    };
-    names.map(&mut next).collect()
-}
-
-/// A name with only the characters of an id.
-fn cleaned(name: &str) -> String {
-    let mut id = String::new();
-    for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-        let repeats = id.ends_with(c) && "-.".contains(c);
-        if !(repeats || id.is_empty() && !c.is_ascii_alphanumeric()) {
-            id.push(c);
-        }
-    }
-    id.truncate(MAX_ID);
-    let id = id.trim_end_matches(['-', '.']);
-    if id.is_empty() { format!("task-{}", hash(name)) } else { id.to_owned() }
-}
-
-fn with_suffix(id: &str, suffix: &str) -> String {
-    let length = id.len().min(MAX_ID - suffix.len() - 1);
-    format!("{}-{suffix}", id[..length].trim_end_matches(['-', '.']))
-}
-
-/// A short id made from a title: `Add a login page` becomes `add-a-login-page`.
-pub(super) fn slug(title: &str) -> String {
-    const LONGEST: usize = 48;
-    let mut id = String::new();
-    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    for word in words {
-        if !id.is_empty() && id.len() + word.len() >= LONGEST {
-            break;
-        }
-        if !id.is_empty() {
-            id.push('-');
-        }
-        id.extend(word.chars().take(LONGEST).map(|c| c.to_ascii_lowercase()));
-    }
-    if id.is_empty() && !title.trim().is_empty() {
-        return format!("task-{}", hash(title));
-    }
-    id
-}
-
-/// Six letters that differ for different texts (FNV-1a).
-fn hash(text: &str) -> String {
-    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in text.bytes() {
-        sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{:06x}", (sum ^ (sum >> 24)) & 0x00ff_ffff)
 }

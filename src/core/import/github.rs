@@ -8,18 +8,16 @@ use serde_json::{Value, json};
 use super::fields::{RecordReader, clipped, fold, names, text, word_of};
 use crate::graph::task::{Priority, Status};
 
-/// The fields that only describe the page of an issue, in addition to all addresses.
-const ON_GITHUB: &str = "id nodeid reactiongroups reactions ispinned locked activelockreason \
-                         authorassociation performedviagithubapp projectcards projectitems closedby \
-                         closedbypullrequestsreferences score draft closed repository \
-                         subissuessummary issuedependenciessummary";
+/// The fields of an issue that a task has under the same meaning.
+const KEPT: [&str; 8] =
+    ["title", "body", "state", "closedAt", "closed_at", "createdAt", "created_at", "assignees"];
 
 /// Reads an issue. A pull request is none.
 pub(super) fn issue(value: &Value) -> Result<RecordReader, &'static str> {
     if value.get("pull_request").is_some_and(|value| !value.is_null()) {
         return Err("it is a pull request");
     }
-    let mut record = RecordReader::new(value, false)?;
+    let mut record = RecordReader::new(value)?;
     let key = record.take("number").and_then(|number| text(&number)).ok_or("it has no `number`")?;
     let home = word_of(value, &["html_url", "url"]).unwrap_or_default();
     let home = home.replace("https://api.github.com/repos/", "https://github.com/");
@@ -33,12 +31,9 @@ pub(super) fn issue(value: &Value) -> Result<RecordReader, &'static str> {
         }
     }
     let login = |person: &Value| word_of(person, &["login"]);
-    for (from, to) in [("author", "author"), ("user", "author")] {
-        if let Some(login) = record.take(from).as_ref().and_then(login) {
-            record.task.set(to, json!(login));
-        }
+    for author in [record.take("author"), record.take("user")].into_iter().flatten() {
+        record.task.set("author", json!(login(&author)));
     }
-    record.take("assignee");
     if let Some(Value::Array(people)) = record.take("assignees") {
         record.task.set("assignees", people.iter().filter_map(login).collect());
     }
@@ -70,12 +65,11 @@ pub(super) fn issue(value: &Value) -> Result<RecordReader, &'static str> {
             }
         }
     }
-    for name in value.as_object().into_iter().flatten().map(|(name, _)| name) {
-        let folded = fold(name);
-        let is_page = ON_GITHUB.split(' ').any(|known| known == folded) || folded.ends_with("url");
-        if is_page && record.take(name).is_some() {
-            record.lose(name, "only about the page on GitHub; `source` leads there");
-        }
+    let others = value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let others = others.filter(|name| !KEPT.contains(name) && record.take(name).is_some());
+    let others: Vec<&str> = others.collect();
+    if !others.is_empty() {
+        record.lose(&others.join(", "), "only on GitHub; `source` leads there");
     }
     record.task.key = key;
     Ok(record)

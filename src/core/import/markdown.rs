@@ -6,18 +6,11 @@ use regex_lite::Regex;
 use serde_json::{Value, json};
 
 use super::{
-    Loss, Refusal, SourceBacklog, SourceTask,
-    fields::{RecordReader, clipped, one_line, slug, tidy},
-    yaml_value,
+    Loss, Mark, Refusal, SourceBacklog, SourceTask,
+    fields::{RecordReader, clipped, one_line, tidy},
+    key_of_title, refuse_foreign,
 };
-use crate::graph::{load, task::Status, yaml::Document};
-
-/// Plans that are not read although they have checkboxes: the name, and a text in them.
-const FOREIGN: [(&str, &str); 3] = [
-    ("a story of BMAD", "## Tasks / Subtasks"),
-    ("a specification of agent-os", ".agent-os/"),
-    ("a specification of agent-os", "agent-os/specs/"),
-];
+use crate::graph::task::Status;
 
 /// A checkbox: its indentation, its mark, `*` for an optional step of Kiro, and its title.
 static BOX: LazyLock<Regex> =
@@ -46,20 +39,13 @@ fn expression(text: &str) -> Regex {
 /// Reads a text in Markdown.
 pub(super) fn read(name: &str, text: &str) -> Result<SourceBacklog, Refusal> {
     let (front, body) = front_matter(text);
-    let mut body = body;
-    if let Some(front) = front {
-        let document = Document::parse(front).map_err(load::diagnostic)?;
-        let fields = document.root().map(yaml_value).unwrap_or_default();
-        if fields.get("status").is_some() {
-            return Ok(ticket(name, &fields, body));
-        }
-    } else {
-        body = text;
+    let fields = super::yaml(front.unwrap_or_default())?;
+    if fields.get("status").is_some() {
+        return Ok(ticket(name, &fields, body));
     }
-    let source = text.to_owned() + name;
-    if let Some((tool, _)) = FOREIGN.iter().find(|(_, mark)| source.contains(mark)) {
-        return Err(Refusal::Foreign((*tool).to_owned()));
-    }
+    refuse_foreign(
+        |mark| matches!(mark, Mark::Text(part) if text.contains(part) || name.contains(part)),
+    )?;
     let first = text[..text.len() - body.len()].lines().count() + 1;
     let checklist = Checklist::new(body, first);
     if checklist.has_steps {
@@ -93,7 +79,7 @@ fn ticket(name: &str, fields: &Value, body: &str) -> SourceBacklog {
     let mut folders = name.split('/').rev();
     let file = folders.next().unwrap_or_default();
     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-    let Ok(mut record) = RecordReader::new(fields, false) else { return backlog };
+    let Ok(mut record) = RecordReader::new(fields) else { return backlog };
     let mut body = tidy(body);
     if fields.get("id").is_none() {
         stem.clone_into(&mut record.task.key);
@@ -243,7 +229,7 @@ impl Checklist {
             task.set_status(status);
             if ![' ', 'x', 'X'].contains(&item.mark) {
                 let why = format!("`[{}]` is read as {status}", item.mark);
-                backlog.lost.push(Loss::new(&item.key, "checkbox", why).kept());
+                backlog.lost.push(Loss::new(&item.key, "checkbox", why));
             }
             task.set("story", json!(item.story));
             task.set("milestone", json!(item.milestone));
@@ -309,10 +295,7 @@ impl ListItem {
         }
         self.title = one_line(&title.replace("**", ""));
         if self.key.is_empty() {
-            self.key = slug(&self.title);
-        }
-        if self.key.is_empty() {
-            "task".clone_into(&mut self.key);
+            self.key = key_of_title(&self.title);
         }
     }
 }

@@ -8,13 +8,11 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{
-    Loss, SourceBacklog, SourceTask, field,
-    fields::{clipped, map_ids},
-};
+use super::{Loss, SourceBacklog, SourceTask, field, fields::clipped};
 use crate::graph::{
     Cyclic, TaskGraph,
-    task::{Status, Task, TaskId},
+    task::{Spelling, Status, Task, TaskId, id_of_title},
+    task_edit::NewTask,
 };
 
 /// A text that was read.
@@ -30,32 +28,23 @@ pub struct SourceFile {
 #[derive(Clone, Debug, Default)]
 pub struct ExistingTasks {
     /// Their ids.
-    pub ids: HashSet<String>,
+    pub ids: HashSet<TaskId>,
     /// The ids of those that were imported, by `source`.
-    pub by_source: HashMap<String, String>,
+    pub by_source: HashMap<String, TaskId>,
 }
 
 /// A task of a source with its place in the graph.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImportedTask {
     /// The id in the graph.
-    pub id: String,
-    /// The name in the source.
-    #[serde(skip)]
-    pub key: String,
+    pub id: TaskId,
     /// The value of `source:`.
     pub source: String,
-    /// The number of the file.
-    #[serde(skip)]
-    pub file: usize,
     /// Whether the graph lacks it.
     pub is_new: bool,
-    /// Whether the id differs from the name.
-    #[serde(skip)]
-    pub is_renamed: bool,
     /// The status.
     pub status: Status,
-    /// All fields but `id`, in the order of the graph; their names as JSON.
+    /// All fields but `id`; their names as JSON.
     #[serde(serialize_with = "names_of")]
     pub fields: Vec<(String, Value)>,
 }
@@ -75,13 +64,25 @@ impl ImportedTask {
         let list = self.get("depends_on").and_then(Value::as_array);
         list.map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
     }
+
+    /// The task as a file with this spelling of statuses has it.
+    pub fn written(&self, spelling: &Spelling) -> NewTask {
+        let mut fields = self.fields.clone();
+        fields.retain(|(name, value)| name != "depends_on" && !value.is_null());
+        if let Some((_, status)) = fields.iter_mut().find(|(name, _)| name == "status") {
+            *status = spelling.write(self.status).into();
+        }
+        let waits = self.dependencies().into_iter();
+        let depends_on = waits.filter_map(|id| TaskId::new(id).ok()).collect();
+        NewTask { id: self.id.clone(), fields, depends_on }
+    }
 }
 
 /// A field that the source has in another form than the graph, which keeps its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangedField {
     /// The task.
-    pub id: String,
+    pub id: TaskId,
     /// The field.
     pub field: &'static str,
     /// Its value in the source; none if it has none.
@@ -93,8 +94,7 @@ pub struct ChangedField {
 pub fn changed_fields(plan: &ImportPlan, graph: &TaskGraph) -> Vec<ChangedField> {
     let mut found = Vec::new();
     for task in plan.tasks.iter().filter(|task| !task.is_new) {
-        let number = TaskId::new(&task.id).ok().and_then(|id| graph.number(&id));
-        let Some(number) = number else { continue };
+        let Some(number) = graph.number(&task.id) else { continue };
         let known = graph.task(number);
         let waits: BTreeSet<&str> =
             graph.dependencies(number).map(|other| graph.task(other).id.as_str()).collect();
@@ -132,23 +132,7 @@ pub struct ImportPlan {
     pub tasks: Vec<ImportedTask>,
     /// What is not kept as it is.
     pub lost: Vec<Loss>,
-    /// The fields of the backlogs, for the top of a new graph.
-    #[serde(skip)]
-    pub top: Vec<(String, Value)>,
 }
-
-impl ImportPlan {
-    /// The tasks that the graph lacks.
-    pub fn new_tasks(&self) -> Vec<&ImportedTask> {
-        self.tasks.iter().filter(|task| task.is_new).collect()
-    }
-}
-
-/// The order of fields in the graph. Others follow, before the text.
-const FIRST: [&str; 8] =
-    ["title", "status", "priority", "depends_on", "story", "milestone", "tags", "completed_at"];
-/// The fields at the end.
-const LAST: [&str; 3] = ["source", "description", "notes"];
 
 /// Makes the plan of an import.
 ///
@@ -162,46 +146,31 @@ pub fn plan(
     let mut plan = ImportPlan::default();
     for source in files {
         plan.lost.extend(source.backlog.lost.iter().map(|lost| lost.clone().in_file(&source.name)));
-        for (name, value) in &source.backlog.top {
-            if field(&plan.top, name).is_none() {
-                plan.top.push((name.clone(), value.clone()));
-            }
-        }
     }
     let names = SourceNames::new(files, existing);
     let mut links = names.links(existing, &mut plan.lost);
     names.untie(&mut links, &mut plan.lost)?;
-    for (number, ((file, task), links)) in names.tasks.iter().zip(links).enumerate() {
+    for (number, ((_, task), links)) in names.tasks.iter().zip(links).enumerate() {
         let mut fields = task.fields.clone();
-        let waits = links.waits.iter().map(|edge| names.ids[edge.on].0.clone());
-        let mut ids: Vec<String> = waits.chain(links.elsewhere).collect();
+        let waits = links.waits.iter().map(|edge| &names.ids[edge.on]);
+        let mut ids: Vec<&TaskId> = waits.chain(&links.elsewhere).collect();
         let mut seen = HashSet::new();
-        ids.retain(|id| seen.insert(id.clone()));
+        ids.retain(|id| seen.insert(*id));
         if !ids.is_empty() {
             fields.push(("depends_on".to_owned(), json!(ids)));
         }
-        complete(&mut fields, tags, links.parent.map(|parent| names.ids[parent].0.as_str()));
-        let source = &names.sources[number];
+        complete(&mut fields, tags, links.parent.map(|parent| names.ids[parent].as_str()));
+        let source = names.sources[number].clone();
         fields.push(("source".to_owned(), json!(source)));
-        fields.sort_by_key(|(name, _)| rank(name));
-        let (id, is_renamed) = names.ids[number].clone();
         plan.tasks.push(ImportedTask {
-            id,
-            key: task.key.clone(),
-            source: source.clone(),
-            file: *file,
-            is_new: !existing.by_source.contains_key(source),
-            is_renamed,
+            id: names.ids[number].clone(),
+            is_new: !existing.by_source.contains_key(&source),
+            source,
             status: status(&fields),
             fields,
         });
     }
     Ok(plan)
-}
-
-fn rank(name: &str) -> usize {
-    let last = LAST.iter().position(|known| *known == name).map(|at| 100 + at);
-    FIRST.iter().position(|known| *known == name).or(last).unwrap_or(50)
 }
 
 /// Adds what the command line and the nesting say.
@@ -238,7 +207,7 @@ struct SourceEdge {
 struct TaskLinks {
     waits: Vec<SourceEdge>,
     /// The ids of tasks that only the graph has.
-    elsewhere: Vec<String>,
+    elsewhere: Vec<TaskId>,
     parent: Option<usize>,
 }
 
@@ -248,13 +217,11 @@ struct SourceNames<'a> {
     /// The tasks, with the numbers of their files.
     tasks: Vec<(usize, &'a SourceTask)>,
     by_key: HashMap<(usize, &'a str), Option<usize>>,
-    /// By key in any file.
-    anywhere: HashMap<&'a str, Option<usize>>,
     /// By key in any file, in lower case.
     by_any_case: HashMap<String, Option<usize>>,
     sources: Vec<String>,
-    /// The ids in the graph, with whether they differ from the keys.
-    ids: Vec<(String, bool)>,
+    /// The ids in the graph.
+    ids: Vec<TaskId>,
 }
 
 /// The number of each name; none if several have it.
@@ -275,19 +242,22 @@ impl<'a> SourceNames<'a> {
             task.source.clone().unwrap_or_else(|| format!("{}#{}", files[*file].name, task.key))
         };
         let sources: Vec<String> = tasks.iter().map(source).collect();
-        let known = |number: usize| existing.by_source.get(&sources[number]);
-        let keys = (0..tasks.len()).filter(|number| known(*number).is_none());
-        let mut mapped =
-            map_ids(keys.map(|number| tasks[number].1.key.as_str()), &existing.ids).into_iter();
-        let id = |(number, (_, task)): (usize, &(usize, &SourceTask))| match known(number) {
-            Some(id) => (id.clone(), *id != task.key),
-            None => mapped.next().expect("each new task has an id"),
+        // Names that differ only in case are one file on some systems.
+        let lower = |id: &str| id.to_ascii_lowercase();
+        let mut used: HashSet<String> = existing.ids.iter().map(|id| lower(id.as_str())).collect();
+        let mut id = |(number, (_, task)): (usize, &(usize, &SourceTask))| {
+            if let Some(id) = existing.by_source.get(&sources[number]) {
+                return id.clone();
+            }
+            let own = TaskId::new(&task.key).ok().filter(|id| !used.contains(&lower(id.as_str())));
+            let id = own.unwrap_or_else(|| id_of_title(&task.key, |id| used.contains(id)));
+            used.insert(lower(id.as_str()));
+            id
         };
-        let ids = tasks.iter().enumerate().map(id).collect();
+        let ids = tasks.iter().enumerate().map(&mut id).collect();
         SourceNames {
             files,
             by_key: numbers(tasks.iter().map(|(file, task)| (*file, task.key.as_str()))),
-            anywhere: numbers(tasks.iter().map(|(_, task)| task.key.as_str())),
             by_any_case: numbers(tasks.iter().map(|(_, task)| task.key.to_lowercase())),
             tasks,
             sources,
@@ -297,8 +267,7 @@ impl<'a> SourceNames<'a> {
 
     fn find(&self, file: usize, key: &str) -> Option<usize> {
         let own = self.by_key.get(&(file, key)).copied().flatten();
-        let anywhere = || self.anywhere.get(key).copied().flatten();
-        own.or_else(anywhere).or_else(|| self.by_any_case.get(&key.to_lowercase()).copied()?)
+        own.or_else(|| self.by_any_case.get(&key.to_lowercase()).copied()?)
     }
 
     /// Resolves the links of all tasks.
@@ -314,14 +283,12 @@ impl<'a> SourceNames<'a> {
                 let otherwise = link.otherwise.as_ref().and_then(|key| self.find(*file, key));
                 match self.find(*file, &link.key) {
                     Some(on) => all[number].waits.push(SourceEdge { on, otherwise }),
-                    None if existing.ids.contains(&link.key) => {
-                        all[number].elsewhere.push(link.key.clone());
-                    }
-                    None => report(number, "dependency", &link.key),
+                    None => match existing.ids.get(link.key.as_str()) {
+                        Some(id) => all[number].elsewhere.push(id.clone()),
+                        None => report(number, "dependency", &link.key),
+                    },
                 }
             }
-        }
-        for (number, (file, task)) in self.tasks.iter().enumerate() {
             let Some(key) = &task.parent else { continue };
             let Some(parent) = self.find(*file, key).filter(|parent| *parent != number) else {
                 report(number, "parent", key);
@@ -335,10 +302,7 @@ impl<'a> SourceNames<'a> {
     /// Removes cycles: a name that means another task means that one, and a dependency that is done
     /// already is lost.
     fn untie(&self, links: &mut [TaskLinks], lost: &mut Vec<Loss>) -> Result<(), String> {
-        let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
-        let Ok(mut tasks) = self.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
-            return Ok(());
-        };
+        let mut tasks: Vec<Task> = self.ids.iter().cloned().map(Task::new).collect();
         loop {
             let edges = { links.iter().enumerate() }
                 .flat_map(|(number, links)| links.waits.iter().map(move |edge| (edge.on, number)));
@@ -390,10 +354,7 @@ impl<'a> SourceNames<'a> {
             return Ok(Some(loss.in_file(&self.files[file].name)));
         }
         let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(|number| name(*number)).collect();
-        if cycle.len() > SHOWN {
-            shown.push(format!("… {} more …", cycle.len() - SHOWN));
-        }
-        shown.push(name(cycle[0]));
+        shown.push(if cycle.len() > SHOWN { "…".to_owned() } else { name(cycle[0]) });
         Err(format!("the tasks form a cycle: {}", shown.join(" -> ")))
     }
 }
@@ -417,22 +378,23 @@ mod tests {
     fn ids_are_mapped_and_dependencies_follow() {
         let plan = planned("prd.json", STORIES, &ExistingTasks::default());
         let [a, b] = plan.tasks.as_slice() else { panic!("{plan:?}") };
-        assert_eq!((a.id.as_str(), a.is_renamed, a.status), ("a-1", true, Status::Complete));
+        assert_eq!((a.id.as_str(), a.status), ("a-1", Status::Complete));
         assert_eq!((b.dependencies(), b.source.as_str()), (vec!["a-1"], "prd.json#b"));
         assert_eq!(b.get("tags"), Some(&json!(["new"])));
         assert!(plan.lost.iter().any(|lost| lost.why.contains("`gone`")), "{:?}", plan.lost);
-        assert_eq!(plan.top, [("project".to_owned(), json!("P"))]);
+        assert!(plan.lost.iter().any(|lost| lost.field == "`project`"), "{:?}", plan.lost);
     }
 
     #[test]
     fn what_the_graph_has_keeps_its_id() {
+        let id = |text| TaskId::new(text).unwrap();
         let known = ExistingTasks {
-            ids: ["mine", "b"].map(str::to_owned).into(),
-            by_source: [("prd.json#a/1".to_owned(), "mine".to_owned())].into(),
+            ids: [id("mine"), id("b")].into(),
+            by_source: [("prd.json#a/1".to_owned(), id("mine"))].into(),
         };
         let plan = planned("prd.json", STORIES, &known);
         assert_eq!((plan.tasks[0].id.as_str(), plan.tasks[0].is_new), ("mine", false));
-        assert!(plan.tasks[1].is_new && plan.tasks[1].id.starts_with("b-"), "{plan:?}");
+        assert!(plan.tasks[1].is_new && plan.tasks[1].id.as_str() == "b-2", "{plan:?}");
         assert_eq!(plan.tasks[1].dependencies(), ["mine"]);
     }
 

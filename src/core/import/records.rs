@@ -5,35 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::{
-    Loss, Refusal, SourceBacklog, SourceLink,
+    Loss, Mark, Refusal, SourceBacklog, SourceLink,
     fields::{self, RecordReader, fold, is_known, names, text, word_of},
-    github,
+    github, refuse_foreign,
 };
-use crate::{diagnostic::Diagnostic, graph::load::fields::FIELDS};
-
-/// Backlogs in JSON that are not read: the name, and the fields of the whole or of its first record.
-const FOREIGN: [(&str, &[&str]); 9] = [
-    ("a board of Trello", &["cards", "lists"]),
-    ("an export of Azure DevOps", &["fields", "rev"]),
-    ("an export of Jira", &["key", "fields"]),
-    ("an export of Linear", &["identifier", "title"]),
-    ("an export of Asana", &["gid"]),
-    ("an export of Notion", &["object", "properties"]),
-    ("an export of GitLab", &["iid"]),
-    ("an export of Taskwarrior", &["uuid", "entry"]),
-    ("a task list of Claude Code", &["activeForm"]),
-];
-
-/// Tables that are not read, by a column.
-const FOREIGN_TABLES: [(&str, &str); 7] = [
-    ("an export of Jira", "issuekey"),
-    ("an export of Asana", "sectioncolumn"),
-    ("an export of Azure DevOps", "workitemtype"),
-    ("an export of Trello", "cardname"),
-    ("an export of Linear", "cyclenumber"),
-    ("an export of GitLab", "issueid"),
-    ("an export of Notion", "createdtime"),
-];
+use crate::graph::load::fields::FIELDS;
 
 /// A reader of one record, which fails if it is none.
 type Reader = fn(&Value) -> Result<RecordReader, &'static str>;
@@ -47,7 +23,13 @@ pub(super) fn json(source: &str) -> Result<SourceBacklog, Refusal> {
             let lines: Vec<&str> = source.lines().collect();
             let first = lines.iter().find(|line| !line.trim().is_empty());
             if first.is_none_or(|line| serde_json::from_str::<Map<String, Value>>(line).is_err()) {
-                return Err(not_json(source, &error));
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                return Err(Refusal::Fault {
+                    line: error.line(),
+                    column: error.column(),
+                    message: format!("this is not JSON: {why}"),
+                });
             }
             let mut records = Vec::new();
             for (number, line) in
@@ -63,53 +45,39 @@ pub(super) fn json(source: &str) -> Result<SourceBacklog, Refusal> {
             Value::Array(records)
         }
     };
-    let mut backlog = shaped(&whole).map_err(|name| Refusal::Foreign(name.to_owned()))?;
+    let mut backlog = shaped(&whole)?;
     backlog.lost.splice(0..0, lost);
     Ok(backlog)
 }
 
-fn not_json(source: &str, error: &serde_json::Error) -> Refusal {
-    let before = source.split_inclusive('\n').take(error.line().saturating_sub(1));
-    let start = before.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
-    let most = start.min(source.len().saturating_sub(1));
-    let start = (0..=most).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
-    let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-    let why = error.to_string();
-    let why = why.split(" at line ").next().unwrap_or_default();
-    Refusal::from(Diagnostic::error(format!("this is not JSON: {why}"), start..end))
-}
-
 /// Finds the records of a backlog in JSON, and reads them.
-fn shaped(whole: &Value) -> Result<SourceBacklog, &'static str> {
-    let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned();
-    if let Some(foreign) = foreign(whole) {
-        return Err(foreign);
-    }
-    if let Some(stories) = list(whole, "userStories") {
-        return Ok(all("prd", whole, &["userStories"], &stories, story));
+fn shaped(whole: &Value) -> Result<SourceBacklog, Refusal> {
+    let list = |name: &str| whole.get(name).and_then(Value::as_array).cloned();
+    refuse_foreign(|mark| matches!(mark, Mark::Fields(names) if has_fields(whole, names, 3)))?;
+    if let Some(stories) = list("userStories") {
+        return Ok(all("prd", whole, &["userStories"], &stories, RecordReader::with_sections));
     }
     let mut records = match whole {
         Value::Array(items) => items.clone(),
-        Value::Object(_) => list(whole, "items").unwrap_or_else(|| vec![whole.clone()]),
+        Value::Object(_) => list("items").unwrap_or_else(|| vec![whole.clone()]),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            return Err("JSON without tasks");
+            return Err(Refusal::Foreign("JSON without tasks".to_owned()));
         }
     };
     // `gh api --paginate --slurp` makes a list of pages.
     if records.iter().all(Value::is_array) {
-        records = records.iter().flat_map(names_of_page).collect();
+        records = records.iter().filter_map(Value::as_array).flatten().cloned().collect();
     }
-    let any = |test: fn(&Value) -> bool| records.iter().any(test);
-    if any(|record| record.get("number").is_some() && record.get("title").is_some()) {
+    let any = |one: &str, other: &str| {
+        records.iter().any(|record| record.get(one).is_some() && record.get(other).is_some())
+    };
+    if any("number", "title") {
         return Ok(all("github", &Value::Null, &[], &records, github::issue));
     }
-    if any(|record| record.get("issue_type").is_some() && record.get("id").is_some()) {
+    if any("issue_type", "id") {
         return Ok(all("beads", &Value::Null, &[], &records, bead));
     }
-    if let Some(backlog) = task_master(whole) {
-        return Ok(backlog);
-    }
-    if let Some(backlog) = graph(whole) {
+    if let Some(backlog) = task_master(whole).or_else(|| graph(whole)) {
         return Ok(backlog);
     }
     let is_mine = |record: &Value| {
@@ -118,35 +86,26 @@ fn shaped(whole: &Value) -> Result<SourceBacklog, &'static str> {
     };
     let has_title = |record: &Value| word_of(record, &["id", "title"]).is_some();
     if records.iter().all(is_mine) && (records.is_empty() || records.iter().any(has_title)) {
-        return Ok(all("graph", &Value::Null, &[], &records, own));
+        return Ok(all("graph", &Value::Null, &[], &records, RecordReader::new));
     }
-    Err("JSON that is none of the formats which are read")
+    Err(Refusal::Foreign("JSON that is none of the formats which are read".to_owned()))
 }
 
-fn names_of_page(page: &Value) -> Vec<Value> {
-    page.as_array().cloned().unwrap_or_default()
-}
-
-/// The tool of a backlog that is not read.
-fn foreign(whole: &Value) -> Option<&'static str> {
-    fn has(value: &Value, names: &[&str], depth: usize) -> bool {
-        match value {
-            Value::Array(items) => items.first().is_some_and(|item| has(item, names, depth)),
-            Value::Object(entries) => {
-                names.iter().all(|name| entries.contains_key(*name))
-                    || depth > 0
-                        && ["issues", "data", "nodes", "value", "results", "tasks"]
-                            .iter()
-                            .filter_map(|name| entries.get(*name))
-                            .any(|value| has(value, names, depth - 1))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+/// Whether the whole or its first record has all of these fields.
+fn has_fields(value: &Value, names: &[&str], depth: usize) -> bool {
+    match value {
+        Value::Array(items) => items.first().is_some_and(|item| has_fields(item, names, depth)),
+        Value::Object(entries) => {
+            let lists = ["issues", "data", "nodes", "value", "results", "tasks"];
+            let mut inside = lists.iter().filter_map(|name| entries.get(*name));
+            names.iter().all(|name| entries.contains_key(*name))
+                || depth > 0 && inside.any(|value| has_fields(value, names, depth - 1))
         }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-    FOREIGN.iter().find(|(_, names)| has(whole, names, 3)).map(|(name, _)| *name)
 }
 
-/// Reads all records. The other entries of the whole are for the top of the graph.
+/// Reads all records. The other entries of the whole are lost.
 fn all(
     format: &'static str,
     whole: &Value,
@@ -155,11 +114,9 @@ fn all(
     read: Reader,
 ) -> SourceBacklog {
     let mut backlog = SourceBacklog { format, ..SourceBacklog::default() };
-    for (name, value) in whole.as_object().into_iter().flatten() {
-        if !lists.contains(&name.as_str()) {
-            top(&mut backlog, name, value);
-        }
-    }
+    let top = whole.as_object().into_iter().flatten();
+    let names = top.filter(|(name, _)| !lists.contains(&name.as_str()));
+    lose_top(&mut backlog, names.map(|(name, _)| name.as_str()));
     for (number, record) in records.iter().enumerate() {
         match read(record) {
             Ok(record) => record.finish(&mut backlog, number + 1),
@@ -172,27 +129,18 @@ fn all(
     backlog
 }
 
-fn top(backlog: &mut SourceBacklog, name: &str, value: &Value) {
-    if !fields::is_empty(value) {
-        let is_free = !["tasks", "nodes", "edges", "defaults"].contains(&name);
-        let name = if is_free { name.to_owned() } else { format!("x-{name}") };
-        backlog.top.push((name, value.clone()));
+/// Names the fields of the whole backlog, which belong to no task.
+fn lose_top<'a>(backlog: &mut SourceBacklog, names: impl Iterator<Item = &'a str>) {
+    let names: Vec<String> = names.map(|name| format!("`{}`", fields::clipped(name))).collect();
+    if !names.is_empty() {
+        let why = "fields of the whole backlog, which no task has";
+        backlog.lost.push(Loss::new("", &names.join(", "), why));
     }
-}
-
-/// A record of a list of tasks with our names.
-fn own(value: &Value) -> Result<RecordReader, &'static str> {
-    RecordReader::new(value, false)
-}
-
-/// A story of `prd.json`.
-fn story(value: &Value) -> Result<RecordReader, &'static str> {
-    RecordReader::new(value, true)
 }
 
 /// A bead. Only dependencies of some types make it wait.
 fn bead(value: &Value) -> Result<RecordReader, &'static str> {
-    let mut record = RecordReader::new(value, true)?;
+    let mut record = RecordReader::with_sections(value)?;
     if let Some(minutes) = record.take("estimated_minutes").and_then(|value| text(&value)) {
         record.task.set("estimate", format!("{minutes}m").into());
     }
@@ -226,41 +174,13 @@ pub(super) fn graph(root: &Value) -> Option<SourceBacklog> {
         }
     }
     let defaults = root.get("defaults").and_then(Value::as_object);
-    let mut backlog = SourceBacklog { format: "graph", ..SourceBacklog::default() };
-    for (name, value) in root.as_object()? {
-        match name.as_str() {
-            "tasks" | "nodes" | "edges" | "defaults" => {}
-            "meta" => backlog.lost.push(Loss::new("", "meta", "its counts are never trusted")),
-            _ => top(&mut backlog, name, value),
-        }
-    }
-    for (number, task) in tasks.iter().enumerate() {
-        let mut whole = task.clone();
-        for (name, default) in defaults.into_iter().flatten() {
-            let Some(entries) = whole.as_object_mut() else { break };
-            let adds = FIELDS.iter().any(|field| field.name == name && field.adds_to_default);
-            let list =
-                |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
-            match entries.get(name) {
-                None => drop(entries.insert(name.clone(), default.clone())),
-                Some(mine) if adds && !fields::is_empty(mine) => {
-                    let joined = [list(default), list(mine)].concat();
-                    entries.insert(name.clone(), joined.into());
-                }
-                Some(_) => {}
-            }
-        }
-        match own(&whole) {
-            Ok(mut record) => {
-                let key = word_of(task, &["id"]).unwrap_or_default();
-                record.task.depends_on = edges.remove(&key).unwrap_or_default();
-                record.finish(&mut backlog, number + 1);
-            }
-            Err(why) => {
-                let at = format!("record {}", number + 1);
-                backlog.lost.push(Loss::new(&at, "record", why));
-            }
-        }
+    let whole: Vec<Value> = tasks.iter().map(|task| with_defaults(task, defaults)).collect();
+    let lists = ["tasks", "nodes", "edges", "defaults"];
+    let mut backlog = all("graph", root, &lists, &whole, RecordReader::new);
+    for task in &mut backlog.tasks {
+        let more = edges.remove(&task.key).unwrap_or_default();
+        let own: Vec<SourceLink> = more.into_iter().filter(|link| link.key != task.key).collect();
+        task.depends_on.splice(0..0, own);
     }
     for (key, _) in edges {
         let why = format!("no task `{}` in the source", fields::clipped(&key));
@@ -269,39 +189,53 @@ pub(super) fn graph(root: &Value) -> Option<SourceBacklog> {
     Some(backlog)
 }
 
+/// A task with the defaults of its graph.
+fn with_defaults(task: &Value, defaults: Option<&Map<String, Value>>) -> Value {
+    let mut whole = task.clone();
+    for (name, default) in defaults.into_iter().flatten() {
+        let Some(entries) = whole.as_object_mut() else { break };
+        let adds = FIELDS.iter().any(|field| field.name == name && field.adds_to_default);
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        let value = match entries.get(name) {
+            None => default.clone(),
+            Some(mine) if adds && !fields::is_empty(mine) => {
+                [list(default), list(mine)].concat().into()
+            }
+            Some(_) => continue,
+        };
+        entries.insert(name.clone(), value);
+    }
+    whole
+}
+
 /// Reads the tasks of task-master, with or without tags; none if it is no such file.
 fn task_master(root: &Value) -> Option<SourceBacklog> {
     let marks = ["subtasks", "testStrategy", "dependencies", "details"];
-    let is_mine = |tasks: &&Vec<Value>| {
+    let is_mine = |(_, tasks): &(&str, Vec<Value>)| {
         tasks.is_empty()
             || tasks.iter().any(|task| marks.iter().any(|name| task.get(name).is_some()))
     };
-    let mut backlog = SourceBacklog { format: "task-master", ..SourceBacklog::default() };
-    if let Some(tasks) = root.get("tasks").and_then(Value::as_array) {
-        if !is_mine(&tasks) || root.get("edges").is_some() {
-            return None;
+    let list = |whole: &Value| whole.get("tasks").and_then(Value::as_array).cloned();
+    let entries = root.as_object()?;
+    // Without tags, the file is one.
+    let tags: Vec<(&str, Vec<Value>)> = match list(root) {
+        Some(_) if root.get("edges").is_some() => return None,
+        Some(tasks) => vec![("master", tasks)],
+        None => {
+            entries.iter().filter_map(|entry| Some((entry.0.as_str(), list(entry.1)?))).collect()
         }
-        for (name, value) in root.as_object()?.iter().filter(|(name, _)| *name != "tasks") {
-            top(&mut backlog, name, value);
-        }
-        TaskList { tasks, tag: None, prefix: "", parent: None }.read(&mut backlog);
-        return Some(backlog);
-    }
-    let tasks_of = |tag: &'_ Value| tag.get("tasks").and_then(Value::as_array).cloned();
-    let tags: Vec<(&String, Vec<Value>)> = { root.as_object()?.iter() }
-        .filter_map(|(name, tag)| Some((name, tasks_of(tag)?)))
-        .collect();
-    if tags.is_empty() || !tags.iter().any(|(_, tasks)| is_mine(&tasks)) {
+    };
+    if !tags.iter().any(is_mine) {
         return None;
     }
-    for (name, value) in root.as_object()?.iter().filter(|(_, tag)| tasks_of(tag).is_none()) {
-        top(&mut backlog, name, value);
-    }
+    let mut backlog = SourceBacklog { format: "task-master", ..SourceBacklog::default() };
+    let is_read = |name: &str| name == "tasks" || tags.iter().any(|(tag, _)| *tag == name);
+    lose_top(&mut backlog, entries.keys().map(String::as_str).filter(|name| !is_read(name)));
     for (name, tasks) in &tags {
         // Numbers start again in each tag.
         let is_main = tags.len() == 1 || *name == "master";
         let prefix = if is_main { String::new() } else { format!("{name}-") };
-        let tag = (tags.len() > 1 || *name != "master").then_some(name.as_str());
+        let tag = (tags.len() > 1 || *name != "master").then_some(*name);
         TaskList { tasks, tag, prefix: &prefix, parent: None }.read(&mut backlog);
     }
     Some(backlog)
@@ -321,7 +255,7 @@ struct TaskList<'a> {
 impl TaskList<'_> {
     fn read(&self, backlog: &mut SourceBacklog) {
         for (number, task) in self.tasks.iter().enumerate() {
-            let mut record = match RecordReader::new(task, true) {
+            let mut record = match RecordReader::with_sections(task) {
                 Ok(record) => record,
                 Err(why) => {
                     let at =
@@ -386,7 +320,7 @@ pub(super) fn is_table(text: &str) -> bool {
 
 /// Reads a table with a header.
 pub(super) fn table(source: &str) -> Result<SourceBacklog, Refusal> {
-    let fault = |message: &str| Refusal::from(Diagnostic::error(message, 0..0));
+    let fault = |message: &str| Refusal::Fault { line: 1, column: 1, message: message.to_owned() };
     if source.matches('"').count() % 2 == 1 {
         return Err(fault("a quote in the table is never closed"));
     }
@@ -396,35 +330,31 @@ pub(super) fn table(source: &str) -> Result<SourceBacklog, Refusal> {
         .from_reader(source.as_bytes());
     let header = reader.headers().map_err(|error| fault(&error.to_string()))?.clone();
     let columns: Vec<&str> = header.iter().map(str::trim).collect();
-    let folded: Vec<String> = columns.iter().map(|name| fold(name)).collect();
-    let tool = FOREIGN_TABLES.iter().find(|(_, column)| folded.iter().any(|name| name == column));
-    if let Some((tool, _)) = tool {
-        return Err(Refusal::Foreign((*tool).to_owned()));
-    }
+    refuse_foreign(
+        |mark| matches!(mark, Mark::Column(name) if columns.iter().any(|column| fold(column) == *name)),
+    )?;
     if let Some(name) = columns.iter().find(|name| !is_known(name) && !name.is_empty()) {
         let name = fields::clipped(name);
         return Err(Refusal::Foreign(format!("a table with a column `{name}`, which no task has")));
     }
-    let mut backlog = SourceBacklog { format: "csv", ..SourceBacklog::default() };
+    let (mut records, mut lost) = (Vec::new(), Vec::new());
     for (number, row) in reader.records().enumerate() {
         let row = row.map_err(|error| fault(&error.to_string()))?;
-        if row.iter().all(|cell| cell.trim().is_empty()) {
-            continue;
-        }
         let mut cells = Map::new();
-        for (column, cell) in row.iter().enumerate() {
+        for (column, cell) in row.iter().enumerate().filter(|(_, cell)| !cell.trim().is_empty()) {
             match columns.get(column).filter(|name| !name.is_empty()) {
                 Some(name) => drop(cells.insert((*name).to_owned(), cell.into())),
-                None if cell.trim().is_empty() => {}
                 None => {
                     let at = format!("row {}", number + 1);
-                    backlog.lost.push(Loss::new(&at, "cell", "its column has no name"));
+                    lost.push(Loss::new(&at, "cell", "its column has no name"));
                 }
             }
         }
-        if let Ok(record) = own(&Value::Object(cells)) {
-            record.finish(&mut backlog, number + 1);
+        if !cells.is_empty() {
+            records.push(Value::Object(cells));
         }
     }
+    let mut backlog = all("csv", &Value::Null, &[], &records, RecordReader::new);
+    backlog.lost.extend(lost);
     Ok(backlog)
 }
