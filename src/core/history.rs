@@ -363,6 +363,7 @@ mod tests {
             late_seconds: 0,
             missed: 0,
             run: Vec::new(),
+            skipped: None,
         });
         let ended = |name: &str| ScheduleEvent::ScheduleEnded {
             signal: Some(name.to_owned()),

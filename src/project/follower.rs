@@ -61,6 +61,22 @@ pub struct CarriedWork {
     pub is_there: bool,
 }
 
+impl CarriedWork {
+    /// What was done, as a sentence.
+    pub fn text(&self, branch: &str) -> String {
+        let kept = &self.kept;
+        let now = if self.is_there {
+            format!(": what landed before is on top of it now, and as it was under {kept}")
+        } else {
+            format!(
+                ", and conflicts with what landed before, which is kept as {kept}; `git merge \
+                 {kept}` brings it"
+            )
+        };
+        format!("`{branch}` was moved back or rewritten{now}")
+    }
+}
+
 /// Why a branch does not follow.
 struct Obstacle {
     checkout: String,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     core::{
-        event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
+        event::{Cause, CheckEvent, Harm, RequestEvent, RunEvent},
         graph::task::{Status, TaskId},
         proof::{Proof, ProofReason, policy::ProofPolicy},
         run::{
@@ -370,8 +370,12 @@ impl Runner {
             .attempts::<AttemptRecord>()
             .context("read open attempts")?;
         for path in damaged {
-            self.core
-                .emit(None, AttemptEvent::RecordDamaged { kept: path.display().to_string() })?;
+            let text = format!(
+                "the record of an attempt cannot be read; it is kept as {}, and its task stays in \
+                 progress until `ralph task-reset`",
+                path.display()
+            );
+            self.core.emit(None, RunEvent::Noticed { text })?;
         }
         let mut ended = Vec::new();
         for record in open {

@@ -27,7 +27,7 @@ use crate::{
     adapters::git::{Repo, TipStanding},
     core::{
         commit_id::CommitId,
-        event::{LandingEvent, WaitingWork},
+        event::{LandingEvent, RunEvent, WaitingWork},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -304,9 +304,8 @@ impl RunLanding {
         let Some(branch) = &core.cx.target else { return Ok(()) };
         let follower = Follower::of(&core.cx.workspace, branch);
         if let Some(carried) = follower.carry_over(&core.cx.workspace.repo)? {
-            let (branch, kept) = (branch.clone(), carried.kept);
-            let is_there = carried.is_there;
-            core.emit(None, LandingEvent::TipCarried { branch, kept, is_there })?;
+            let text = carried.text(branch);
+            core.emit(None, RunEvent::Noticed { text })?;
         }
         self.followed(core, follower.follow(busy))
     }

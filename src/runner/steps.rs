@@ -23,7 +23,7 @@ use crate::{
     adapters::process::{Closed, GuardianSpec, Member, NotStarted},
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
-        event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
+        event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent, RunEvent},
         graph::task::TaskId,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
@@ -96,7 +96,11 @@ impl Runner {
             facts.of_attempt(&record, AttemptEvent::AgentChanged(change));
         }
         if let Some(path) = attempt::clear_reports(&self.core.cx.workspace, &id)? {
-            facts.of_attempt(&record, AttemptEvent::DoneRemoved { path });
+            let text = format!(
+                "removed {path}, which was there before the attempt: with it only the attempt \
+                 reports; `ralph task-complete {id}` completes the task"
+            );
+            facts.of_attempt(&record, RunEvent::Noticed { text });
         }
         self.core.tell(facts)?;
         let record = attempt::open(&self.core.cx.workspace, record, &prompt)?;
@@ -470,6 +474,7 @@ impl Runner {
         if changed.is_empty() {
             return Ok(());
         }
-        self.core.emit(None, GraphEvent::SettingsLoaded { changed }).map(drop)
+        let text = format!("settings changed: {}", changed.join(", "));
+        self.core.emit(None, RunEvent::Noticed { text }).map(drop)
     }
 }

@@ -193,6 +193,7 @@ impl EventText for RunEvent {
                 let who = if *slept { "the machine slept" } else { "the run was stopped" };
                 warn(format!("continuing: {who} for {length}, which does not count"))
             }
+            RunEvent::Noticed { text } => warn(text),
             RunEvent::CommitsUnsigned { why } => {
                 warn(format!("from now on, commits are made without a signature: {why}"))
             }
@@ -214,6 +215,7 @@ impl EventText for RunEvent {
             RunEvent::LoopStarted(_)
             | RunEvent::Waiting { .. }
             | RunEvent::Blocked { .. }
+            | RunEvent::Noticed { .. }
             | RunEvent::Finished { .. } => None,
         }
     }
@@ -352,20 +354,6 @@ impl EventText for LandingEvent {
             LandingEvent::BranchRenamed { from, to } => {
                 warn(format!("`{from}` was renamed: work lands on `{to}`"))
             }
-            LandingEvent::TipCarried { branch, kept, is_there } => {
-                let text = if *is_there {
-                    format!(
-                        "`{branch}` was moved back or rewritten: what landed before is on top of \
-                         it now, and as it was under {kept}"
-                    )
-                } else {
-                    format!(
-                        "`{branch}` was moved back or rewritten, and conflicts with what landed \
-                         before, which is kept as {kept}; `git merge {kept}` brings it"
-                    )
-                };
-                warn(text)
-            }
         }
     }
 
@@ -383,8 +371,7 @@ impl EventText for LandingEvent {
             | LandingEvent::WholeVerified { .. }
             | LandingEvent::Merging(_)
             | LandingEvent::CheckoutFollowed { .. }
-            | LandingEvent::BranchRenamed { .. }
-            | LandingEvent::TipCarried { .. } => None,
+            | LandingEvent::BranchRenamed { .. } => None,
         }
     }
 }

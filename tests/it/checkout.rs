@@ -257,7 +257,7 @@ fn the_settings_of_a_run_are_not_those_of_a_branch_that_a_person_looks_at() {
         verified.iter().all(|line| line["verify"][0]["command"] == "touch checked"),
         "{verified:?}"
     );
-    assert_eq!(trial.lines("settings_loaded").len(), 0);
+    assert_eq!(trial.lines("noticed").len(), 0);
 }
 
 /// Without them no verify command would run. A sparse checkout has not deleted them.

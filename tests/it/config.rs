@@ -190,9 +190,9 @@ fn settings_that_a_person_changes_count_from_the_next_attempt_on() {
         let red = json!({"task_id": id, "verdict": "verify-failed"});
         trial.assert_record("failed", &red);
     }
-    let loaded = trial.lines("settings_loaded");
+    let loaded = trial.lines("noticed");
     assert_eq!(loaded.len(), 1);
-    assert_eq!(loaded[0]["changed"], json!(["max_attempts", "verify"]));
+    assert_eq!(loaded[0]["text"], "settings changed: max_attempts, verify");
 }
 
 #[test]
@@ -208,8 +208,11 @@ fn settings_that_a_hook_changes_between_attempts_count() {
             .agent("commit")
             .env("RALPH_ISOLATION", isolation);
         trial.run(["run"]).graph_complete();
-        let loaded = trial.lines("settings_loaded");
-        assert_eq!((loaded.len(), &loaded[0]["changed"]), (1, &json!(["max_attempts"])));
+        let loaded = trial.lines("noticed");
+        assert_eq!(
+            (loaded.len(), &loaded[0]["text"]),
+            (1, &json!("settings changed: max_attempts"))
+        );
         assert_eq!(trial.lines("file_rejected").len(), 1, "told once");
     }
 }

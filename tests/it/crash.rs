@@ -223,7 +223,9 @@ fn a_record_that_cannot_be_read_is_kept_and_named() {
     std::fs::create_dir_all(trial.state().join("attempts")).unwrap();
     std::fs::write(trial.state().join("attempts/a.1.json"), "{\"task_id\":").unwrap();
     trial.run(["run"]).code(3);
-    let kept = trial.lines("record_damaged")[0]["kept"].as_str().unwrap().to_owned();
+    let said = trial.lines("noticed")[0]["text"].as_str().unwrap().to_owned();
+    let (_, kept) = said.split_once("kept as ").unwrap();
+    let kept = kept.split(", and its task").next().unwrap();
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "{\"task_id\":");
     assert_eq!(trial.tasks("completed"), ["b"]);
 }

@@ -184,7 +184,7 @@ fn commits_that_change_the_settings_complete_nothing() {
         assert_eq!(failed.iter().filter(|it| **it == (&b, &red)).count(), 2, "{isolation}");
         let why = trial.lines("failed")[0]["why"].to_string();
         assert!(why.contains("which only a person may change"), "{why}");
-        assert_eq!(trial.lines("settings_loaded"), [json!(null); 0], "{isolation}");
+        assert_eq!(trial.lines("noticed"), [json!(null); 0], "{isolation}");
         assert_eq!(trial.read(".ralph/config.yaml"), settings, "{isolation}");
         assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings, "{isolation}");
         let restored = usize::from(isolation != "slot");
@@ -203,7 +203,7 @@ fn uncommitted_settings_of_an_attempt_are_not_used_by_its_run() {
     .file(".ralph/config.yaml", &settings);
     trial.run(["run"]).code(3);
     assert_eq!(verdicts(&trial), ["verify-failed"; 2]);
-    assert_eq!(trial.lines("settings_loaded"), [json!(null); 0]);
+    assert_eq!(trial.lines("noticed"), [json!(null); 0]);
     assert_eq!(trial.lines("file_rejected").len(), 2);
     // Nothing tells who changed them.
     assert!(trial.read(".ralph/config.yaml").contains("verify: \"true\""));

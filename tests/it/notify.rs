@@ -157,7 +157,7 @@ fn changed_settings_change_the_notifiers() {
     let trial = trial(&format!("notify: []\n{hook}"));
     fs::write(trial.sign("next"), format!("{SETTINGS}{NOTE}{hook}")).unwrap();
     trial.run(["run"]).graph_complete();
-    assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["notify"]));
+    assert_eq!(trial.lines("noticed")[0]["text"], "settings changed: notify");
     assert_eq!(events(&trial), ["completed", "finished"], "of the second task");
 }
 

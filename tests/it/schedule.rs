@@ -32,6 +32,22 @@ fn count(trial: &TestProject, action: &str) -> usize {
     text.matches(&format!("\"action\":\"{action}\"")).count()
 }
 
+/// The wakes in the journal, while others write to it: those that started a run, or that were skipped.
+fn wakes(trial: &TestProject, is_skipped: bool) -> Vec<Value> {
+    let text = fs::read_to_string(trial.root().join("logs/ralph.jsonl")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_it = |line: &Value| line["action"] == "woken" && line["skipped"].is_null() != is_skipped;
+    lines.filter(is_it).collect()
+}
+
+fn started(trial: &TestProject) -> Vec<Value> {
+    wakes(trial, false)
+}
+
+fn skipped(trial: &TestProject) -> Vec<Value> {
+    wakes(trial, true)
+}
+
 #[test]
 fn by_the_clock() {
     let cron = env::var("RALPH_CRON").unwrap_or(EVERY_SECOND.to_owned());
@@ -56,7 +72,7 @@ fn by_the_clock() {
 
     // Each run continued where the previous one had stopped.
     assert_eq!(trial.tasks("completed"), ["start", "right", "left", "end"]);
-    let woken = trial.lines("woken");
+    let woken = started(&trial);
     assert_eq!(woken[0]["run"], serde_json::json!(["--max-iterations", "2"]));
     for pair in woken.windows(2) {
         let [first, second] = [0, 1].map(|at| time(&pair[at], "scheduled_for"));
@@ -91,7 +107,7 @@ fn one_wake_ends_as_its_run_does() {
     let trial =
         stage("tasks: [{id: a}]\n", "fail", "schedule: {cron: '* * * * * *', run: [--once]}\n");
     trial.run(["schedule", "--once"]).code(1);
-    assert_eq!(trial.lines("woken")[0]["run"], serde_json::json!(["--once"]));
+    assert_eq!(started(&trial)[0]["run"], serde_json::json!(["--once"]));
     assert_eq!(trial.lines("schedule_ended")[0]["exit_code"], 1);
     assert_eq!(trial.run(["status", "--json"]).json()["status"], "finished");
 }
@@ -106,17 +122,17 @@ fn gated() -> (TestProject, Live) {
 #[test]
 fn a_time_that_comes_while_the_last_run_goes_on_is_skipped() {
     let (trial, schedule) = gated();
-    until("two are skipped", || count(&trial, "wake_skipped") >= 2);
+    until("two are skipped", || skipped(&trial).len() >= 2);
     assert_eq!(trial.run(["status", "--json"]).json()["schedule"]["awake"], true);
     trial.leave("open");
-    until("the next one is woken for", || count(&trial, "woken") >= 2);
+    until("the next one is woken for", || started(&trial).len() >= 2);
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143);
-    let skipped = trial.lines("wake_skipped");
-    assert!(skipped.iter().all(|line| line["why"] == "still_running"), "{skipped:?}");
+    let skipped = wakes(&trial, true);
+    assert!(skipped.iter().all(|line| line["skipped"] == "still_running"), "{skipped:?}");
     assert!(time(&skipped[0], "scheduled_for") < time(&skipped[1], "scheduled_for"));
-    let (first, second) = (&trial.lines("woken")[0], &trial.lines("woken")[1]);
-    let times = [first, &skipped[0], second].map(|line| time(line, "scheduled_for"));
+    let started = started(&trial);
+    let times = [&started[0], &skipped[0], &started[1]].map(|line| time(line, "scheduled_for"));
     assert!(times.is_sorted(), "{times:?}");
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
@@ -126,12 +142,12 @@ fn a_time_that_comes_while_another_runs_or_in_a_pause_is_skipped() {
     let trial = stage("tasks: [{id: a}]\n", "gate", "");
     let run = trial.start_until(["run"], "waiting-a");
     let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
-    let skipped = |why: &str| trial.lines("wake_skipped").iter().any(|line| line["why"] == why);
-    until("a time is skipped", || skipped("busy"));
+    let is_skipped = |why: &str| skipped(&trial).iter().any(|line| line["skipped"] == why);
+    until("a time is skipped", || is_skipped("busy"));
     trial.run(["pause"]);
     trial.leave("open");
     run.end(&trial);
-    until("a time is skipped", || skipped("paused"));
+    until("a time is skipped", || is_skipped("paused"));
     schedule.signal(Signal::INT);
     schedule.end(&trial).code(130);
     assert_eq!(trial.lines("loop_started").len(), 1);
@@ -187,7 +203,7 @@ fn two_schedules_never_wait_in_one_repository() {
     until("it waits", || count(&trial, "slept") == 2);
     next.signal(Signal::HUP);
     next.end(&trial).code(129);
-    assert_eq!(trial.lines("woken").len(), 0);
+    assert_eq!(started(&trial).len(), 0);
 }
 
 /// The first wake of a schedule that starts some time after another was ended in this way.
@@ -195,13 +211,13 @@ fn after(end: impl FnOnce(Live, &TestProject)) -> (DateTime<Utc>, Value) {
     let trial = stage("tasks: [{id: a}]\n", "commit", "");
     trial.run(["pause"]);
     let first = trial.start(["schedule", "--cron", EVERY_SECOND]);
-    until("a time has come", || count(&trial, "wake_skipped") == 1);
+    until("a time has come", || skipped(&trial).len() == 1);
     end(first, &trial);
     trial.run(["resume"]);
     thread::sleep(Duration::from_millis(1100));
     let now = Utc::now();
     trial.run(["schedule", "--cron", EVERY_SECOND, "--once"]);
-    (now, trial.lines("woken").remove(0))
+    (now, started(&trial).remove(0))
 }
 
 #[test]
@@ -230,7 +246,7 @@ fn a_crontab_asks_whether_a_time_has_come() {
     // A changed schedule counts from now on.
     due(EVERY_SECOND);
     assert_eq!(trial.lines("slept").len(), 2);
-    assert_eq!(trial.lines("woken").len(), 0);
+    assert_eq!(started(&trial).len(), 0);
     thread::sleep(Duration::from_millis(1100));
     due(EVERY_SECOND);
     assert_eq!(trial.tasks("completed"), ["a"]);
@@ -252,7 +268,7 @@ fn settings_are_taken_in_while_it_waits() {
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143);
     assert_eq!(trial.lines("file_rejected").len(), 1);
-    assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["schedule"]));
+    assert_eq!(trial.lines("noticed")[0]["text"], "settings changed: schedule");
 }
 
 #[test]
@@ -390,7 +406,7 @@ fn a_signal_ends_a_hook_too() {
     let schedule = trial.start_until(["schedule", "--cron", EVERY_SECOND], "hooked");
     schedule.signal(Signal::TERM);
     schedule.end(&trial).code(143);
-    assert_eq!((count(&trial, "woken"), count(&trial, "loop_started")), (1, 0));
+    assert_eq!((started(&trial).len(), count(&trial, "loop_started")), (1, 0));
     trial.no_process_is_left();
 }
 

@@ -113,7 +113,6 @@ fn a_done_file_that_was_there_before_the_attempt_is_no_report() {
         trial.write(".ralph/tasks/a/DONE", "by hand\n");
         trial.run(mode).code(1).stderr_has("`ralph task-complete a` completes the task");
         trial.assert_record("failed", &json!({"task_id": "a", "verdict": "incomplete"}));
-        trial.assert_record("done_removed", &json!({"path": ".ralph/tasks/a/DONE"}));
         assert!(!trial.root().join(".ralph/tasks/a/DONE").exists());
     }
 }
@@ -130,7 +129,7 @@ fn the_done_file_of_an_attempt_is_removed_when_it_is_judged() {
     trial.run(["task-reset", "a"]);
     let trial = trial.agent("silent");
     trial.run(["run", "--once"]).code(1);
-    assert!(trial.lines("done_removed").is_empty());
+    assert!(trial.lines("noticed").is_empty());
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn a_folder_called_done_is_no_report_and_is_named() {
         assert!(failed.iter().all(|line| line["why"] == why), "{failed:?}");
         let prompt = trial.read("logs/attempts/a/2/prompt.md");
         assert!(prompt.contains("`.ralph/tasks/a/DONE` is a folder"), "{prompt}");
-        assert_eq!(trial.lines("done_removed").len(), 1, "the empty one");
+        assert_eq!(trial.lines("noticed").len(), 1, "the empty one");
         assert_eq!(trial.lines("completed")[0]["report"], "done_file");
     }
 }

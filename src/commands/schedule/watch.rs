@@ -29,9 +29,7 @@ use crate::{
     commands::background::exit_of,
     core::{
         duration,
-        event::{
-            GraphEvent, Hindrance, Hook, ScheduleEvent, SkippedWake, Slept, WakeTrigger, Woken,
-        },
+        event::{GraphEvent, Hindrance, Hook, RunEvent, ScheduleEvent, Slept, WakeTrigger, Woken},
         exit::{Exit, fail},
         timetable::{Alarm, AlarmState, Due},
         verdict::Outcome,
@@ -267,11 +265,8 @@ impl<'a> ScheduleDaemon<'a> {
                     self.shown = None;
                 }
                 self.plan = SchedulePlan { trigger: self.plan.trigger.take(), ..plan };
-                self.store.emit(
-                    None,
-                    None,
-                    GraphEvent::SettingsLoaded { changed: vec!["schedule".to_owned()] },
-                )?;
+                let text = "settings changed: schedule".to_owned();
+                self.store.emit(None, None, RunEvent::Noticed { text })?;
             }
             Err(error) => {
                 let error = fatal::summary(&error);
@@ -289,7 +284,8 @@ impl<'a> ScheduleDaemon<'a> {
             self.is_requested.store(false, Ordering::SeqCst);
         }
         let scheduled_for = due.map(|due| due.scheduled_for);
-        let hindrance = if self.running.is_some() {
+        let late = scheduled_for.map(|at| (Utc::now() - at).num_seconds());
+        let skipped = if self.running.is_some() {
             Some(Hindrance::StillRunning)
         } else if self.store.history().paused {
             Some(Hindrance::Paused)
@@ -298,14 +294,22 @@ impl<'a> ScheduleDaemon<'a> {
         } else {
             None
         };
-        if let Some(why) = hindrance {
-            self.shown = None;
-            let skipped = SkippedWake { trigger, scheduled_for, why };
-            // An active run on this terminal reports it itself.
-            if self.running.is_none() {
-                say(&schedule::skipped(&skipped, Utc::now()));
-            }
-            self.store.emit(None, None, ScheduleEvent::WakeSkipped(skipped))?;
+        let woken = Woken {
+            trigger,
+            scheduled_for,
+            late_seconds: late.and_then(|late| u64::try_from(late).ok()).unwrap_or(0),
+            missed: due.map_or(0, |due| due.missed),
+            run: self.plan.run.clone(),
+            skipped,
+        };
+        self.shown = None;
+        let text = schedule::woken(&woken, |at| self.plan.shown(at));
+        // An active run on this terminal reports a skipped one itself.
+        if self.running.is_none() {
+            say(&text);
+        }
+        if skipped.is_some() {
+            self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
             return Ok(());
         }
         let folder = self.workspace.state.schedule();
@@ -316,28 +320,17 @@ impl<'a> ScheduleDaemon<'a> {
                            restart it",
             );
         }
-        let late = scheduled_for.map(|at| (Utc::now() - at).num_seconds());
-        self.woken(Woken {
-            trigger,
-            scheduled_for,
-            late_seconds: late.and_then(|late| u64::try_from(late).ok()).unwrap_or(0),
-            missed: due.map_or(0, |due| due.missed),
-            run: self.plan.run.clone(),
-        })?;
-        Ok(())
+        self.woken(woken, &text)
     }
 
     /// Records a wake, runs its hooks and starts the run.
-    fn woken(&mut self, woken: Woken) -> Result<()> {
-        self.shown = None;
-        let text = schedule::woken(&woken, |at| self.plan.shown(at));
-        say(&text);
+    fn woken(&mut self, woken: Woken, text: &str) -> Result<()> {
         let began = Instant::now();
         let emitted = self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
         let message = || {
             let facts = emitted.own.fields();
             let hook = Hook::OnScheduledWake.word();
-            message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
+            message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(text)])
         };
         let (folder, lock) = (self.workspace.place.hooks(), self.lock.folder());
         let hook = HookRun::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;

@@ -41,12 +41,6 @@ pub enum AttemptEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_on: Option<String>,
     },
-    /// A file or empty folder `DONE` was in the folder of the task before an attempt, and was removed:
-    /// only the attempt itself reports with it.
-    DoneRemoved {
-        /// Its path, relative to the repository.
-        path: String,
-    },
     /// Another agent of the list takes over, or the first one is available again.
     AgentChanged(AgentChange),
     /// The work of an earlier attempt was brought into the slot of this one.
@@ -105,11 +99,6 @@ pub enum AttemptEvent {
         attempt: u32,
         /// The run that left it.
         from_run: String,
-    },
-    /// The record of an open attempt could not be read.
-    RecordDamaged {
-        /// The path that it was moved to.
-        kept: String,
     },
     /// What an attempt in the checkout did to its branch and to files of others was put back.
     CheckoutRestored(CheckoutRestored),

@@ -8,13 +8,6 @@ use serde::{Deserialize, Serialize};
 pub enum ChildEvent {
     /// The agent reported its task done and exited; its remaining child processes may finish.
     WaitingForChildren(ChildrenLeft),
-    /// All of these child processes ended in time.
-    ChildrenEnded {
-        /// The attempt.
-        attempt: u32,
-        /// The time that they took.
-        duration_seconds: f64,
-    },
     /// Some of these child processes did not end in time.
     ChildrenOverdue {
         /// The processes.

@@ -25,11 +25,6 @@ pub enum GraphEvent {
         /// The first error, with its location.
         error: String,
     },
-    /// The settings changed between attempts; the new ones apply.
-    SettingsLoaded {
-        /// The settings that changed.
-        changed: Vec<String>,
-    },
     /// An attempt damaged the graph file or changed tasks other than its own.
     GraphGuarded {
         /// The kind of damage.

@@ -35,16 +35,6 @@ pub enum LandingEvent {
         /// Its commit.
         commit: CommitId,
     },
-    /// A person had moved the branch back, or rewritten it, while landed work waited for it: the work
-    /// was put on top of it.
-    TipCarried {
-        /// The branch.
-        branch: String,
-        /// The ref under which the work is as it landed.
-        kept: String,
-        /// Whether the work is on top of the branch; if not, it conflicts with it.
-        is_there: bool,
-    },
     /// A person has renamed the target branch; work lands on it under its new name.
     BranchRenamed {
         /// The name before.

@@ -44,6 +44,11 @@ pub enum RunEvent {
         /// What git said.
         why: String,
     },
+    /// Something that a person should know, and that nothing else follows from.
+    Noticed {
+        /// What it is, as a sentence without a full stop.
+        text: String,
+    },
     /// `ralph run` ended.
     Finished {
         /// The reason.

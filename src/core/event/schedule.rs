@@ -14,10 +14,8 @@ use crate::{default_value::is_default, variants, verdict::CheckResult};
 pub enum ScheduleEvent {
     /// `ralph schedule` waits for a time or a request.
     Slept(Slept),
-    /// `ralph schedule` started a run.
+    /// `ralph schedule` started a run for a time or a request, or skipped it.
     Woken(Woken),
-    /// `ralph schedule` did not start a run for a time or a request.
-    WakeSkipped(SkippedWake),
     /// `ralph schedule` ended.
     ScheduleEnded {
         /// The name of the signal, if a signal ended it.
@@ -43,7 +41,7 @@ pub enum WakeTrigger {
     Webhook,
 }
 
-/// A wake that started a run.
+/// A wake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woken {
     /// The trigger.
@@ -61,18 +59,9 @@ pub struct Woken {
     /// The arguments of `ralph run`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run: Vec<String>,
-}
-
-/// A wake that started no run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SkippedWake {
-    /// The trigger.
-    pub trigger: WakeTrigger,
-    /// The scheduled time; none for a request.
+    /// Why no run started, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheduled_for: Option<DateTime<Utc>>,
-    /// The reason.
-    pub why: Hindrance,
+    pub skipped: Option<Hindrance>,
 }
 
 /// The reason why a wake starts no run.

@@ -188,15 +188,10 @@ impl Attempts {
             return self.withdraw(id, fault, sit).into();
         }
         let Some(purpose) = process.purpose else {
-            let waited = watch.and_then(|watch| watch.children_ended(sit.now));
-            let ended = waited.filter(|_| end.outcome.is_some()).map(|waited| {
-                let duration_seconds = duration::seconds(waited);
-                attempt.emit(ChildEvent::ChildrenEnded { attempt: id.attempt, duration_seconds })
-            });
             let end = ProcessEnd { outcome: Some(outcome), ..end };
             attempt.phase = AttemptPhase::Collecting(None);
             let collect = RunCommand::Collect(id.clone(), Box::new(end));
-            return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
+            return vec![collect].into();
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
             return self.postponed(id).into();

@@ -120,9 +120,9 @@ pub struct ProcessWatch {
     ending: Option<Ending>,
     /// When it was first to be killed.
     killed_at: Option<Instant>,
-    /// The start and the deadline of the wait for its remaining child processes; no deadline once
-    /// the wait is over.
-    children: Option<(Instant, Option<Instant>)>,
+    waits_for_children: bool,
+    /// The end of that wait, until it is reached.
+    children_by: Option<Instant>,
 }
 
 impl ProcessWatch {
@@ -139,7 +139,8 @@ impl ProcessWatch {
             heard_at: None,
             ending: None,
             killed_at: None,
-            children: None,
+            waits_for_children: false,
+            children_by: None,
         }
     }
 
@@ -166,8 +167,8 @@ impl ProcessWatch {
         }
         let running = now.saturating_duration_since(self.limits.started);
         let limit = self.limits.limit.saturating_sub(running);
-        let children = self.children.and_then(|(_, until)| until);
-        let others = self.cancel_at.into_iter().chain(self.exit_deadline()).chain(children);
+        let others = self.cancel_at.into_iter().chain(self.exit_deadline());
+        let others = others.chain(self.children_by);
         others.fold(limit, |limit, at| limit.min(until(at)))
     }
 
@@ -177,9 +178,8 @@ impl ProcessWatch {
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
         let ending = self.ending.iter_mut();
         let ending = ending.flat_map(|it| it.terminate_at.iter_mut().chain([&mut it.kill_at]));
-        let children = self.children.as_mut().and_then(|(_, until)| until.as_mut());
         let own = self.cancel_at.iter_mut().chain(&mut self.report_by).chain(&mut self.killed_at);
-        for at in own.chain(exit_by).chain(ending).chain(children) {
+        for at in own.chain(exit_by).chain(ending).chain(&mut self.children_by) {
             *at += length;
         }
     }
@@ -249,27 +249,17 @@ impl ProcessWatch {
     fn exit_deadline(&self) -> Option<Instant> {
         let exit_by = self.exit_by.map(|(at, _)| at).into_iter().chain(self.report_by).min();
         let exit_by = exit_by.map(|at| self.heard_at.map_or(at, |heard| at.max(heard + NEWS)));
-        exit_by.filter(|_| self.children.is_none() && !self.has_exited && !self.is_silent)
+        exit_by.filter(|_| !self.waits_for_children && !self.has_exited && !self.is_silent)
     }
 
     /// Whether the run waits for its remaining child processes.
     pub fn waits_for_children(&self) -> bool {
-        self.children.is_some()
+        self.waits_for_children
     }
 
     /// Starts the wait for its remaining child processes.
     pub fn wait_for_children(&mut self, now: Instant, length: Duration) {
-        self.children = Some((now, now.checked_add(length)));
-    }
-
-    /// Returns the length of the wait for its remaining child processes, if all ended in time.
-    pub fn children_ended(&self, now: Instant) -> Option<Duration> {
-        match self.children {
-            Some((since, Some(_))) if self.ending.is_none() => {
-                Some(now.saturating_duration_since(since))
-            }
-            Some(_) | None => None,
-        }
+        (self.waits_for_children, self.children_by) = (true, now.checked_add(length));
     }
 
     /// Returns the limit that is reached now, if one is.
@@ -302,8 +292,7 @@ impl ProcessWatch {
             let why = format!("grace period of {} ended", duration::short(graces.term));
             (Outcome::Cancelled, why)
         } else {
-            let (_, until) = self.children.as_mut()?;
-            until.take_if(|until| now >= *until)?;
+            self.children_by.take_if(|until| now >= *until)?;
             return Some(LimitReached::Children);
         };
         Some(LimitReached::End(self.end(outcome, now, graces), why))

@@ -49,10 +49,6 @@ impl EventText for AttemptEvent {
             | AttemptEvent::AgentStarted { .. }
             | AttemptEvent::AgentEnded(_)
             | AttemptEvent::Promised { kept: true, .. } => Vec::new(),
-            AttemptEvent::DoneRemoved { path } => warn(format!(
-                "removed {path}, which was there before the attempt: with it only the attempt \
-                 reports; `ralph task-complete {id}` completes the task"
-            )),
             AttemptEvent::AgentChanged(change) => warn(changed_agent(change, at.record.timestamp)),
             AttemptEvent::WorkRestored { marked, .. } if !marked.is_empty() => faint(format!(
                 "{id} resolves the conflict of its work with the branch in {}",
@@ -84,10 +80,6 @@ impl EventText for AttemptEvent {
             AttemptEvent::Recovered { attempt, from_run } => {
                 warn(format!("recovered attempt {attempt} at {id}, left open by run {from_run}"))
             }
-            AttemptEvent::RecordDamaged { kept } => bad(format!(
-                "the record of an attempt cannot be read; it is kept as {kept}, and its task \
-                     stays in progress until `ralph task-reset`"
-            )),
             AttemptEvent::CheckoutRestored(restored) => warn(restored_text(id, restored)),
             AttemptEvent::SlotKept { slot, why } => {
                 warn(format!("slot {slot} is not reused: {why}"))
@@ -397,10 +389,6 @@ impl EventText for ChildEvent {
         match self {
             ChildEvent::WaitingForChildren(left) => {
                 faint(format!("{id} is reported done; {}", waiting(left)))
-            }
-            ChildEvent::ChildrenEnded { duration_seconds, .. } => {
-                let time = length(*duration_seconds);
-                faint(format!("the processes that {id} left running ended after {time}"))
             }
             ChildEvent::ChildrenOverdue { left, on_orphans } => {
                 warn(overdue(id, left, *on_orphans))

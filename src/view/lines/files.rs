@@ -19,9 +19,6 @@ impl EventText for GraphEvent {
             GraphEvent::FileRejected { error } => bad(format!(
                 "the changed file is not used; its last valid version stays in effect: {error}"
             )),
-            GraphEvent::SettingsLoaded { changed } => {
-                vec![line(None, format!("settings changed: {}", changed.join(", ")))]
-            }
             GraphEvent::GraphGuarded { what, tasks, undone, kept } => {
                 bad(guarded(*what, tasks, *undone, kept.as_deref()))
             }
@@ -36,7 +33,6 @@ impl EventText for GraphEvent {
         match self {
             GraphEvent::FileRejected { error } => Some((MarkKind::Refused, error.clone())),
             GraphEvent::GraphLoaded { .. }
-            | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::GraphGuarded { .. }
             | GraphEvent::StatusChanged { .. }
             | GraphEvent::Drafted(_) => None,

@@ -16,7 +16,7 @@ use crate::{
         duration,
         event::{
             AttemptEvent, AttemptResult, Cause, Event, GraphEvent, Hindrance, NotifyFailed,
-            PlainLoop, RequestEvent, RunEvent, ScheduleEvent, SkippedWake, Woken, record::Record,
+            PlainLoop, RequestEvent, RunEvent, ScheduleEvent, Woken, record::Record,
         },
         loop_paths::LoopPaths,
         select::{View, iteration_limit_reached},
@@ -32,7 +32,6 @@ impl EventText for ScheduleEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let now = at.record.timestamp;
         let text = match self {
-            ScheduleEvent::WakeSkipped(wake) => skipped(wake, now),
             ScheduleEvent::HookFailed(failed) => {
                 let check = &failed.check;
                 let head = format!(
@@ -49,6 +48,9 @@ impl EventText for ScheduleEvent {
                     "`{moment}` not sent: {notifier}: {why} (reported once per notifier)"
                 ));
             }
+            ScheduleEvent::Woken(wake) if at.verbose || wake.skipped.is_some() => {
+                woken(wake, |at| moment(at, now))
+            }
             ScheduleEvent::Slept(_)
             | ScheduleEvent::Woken(_)
             | ScheduleEvent::ScheduleEnded { .. }
@@ -56,7 +58,7 @@ impl EventText for ScheduleEvent {
             {
                 return Vec::new();
             }
-            ScheduleEvent::Woken(wake) => woken(wake, |at| moment(at, now)),
+            ScheduleEvent::Woken(_) => return Vec::new(),
             ScheduleEvent::Slept(slept) => {
                 let wait = match slept.until {
                     Some(until) => format!("next wake {}", moment(until, now)),
@@ -76,7 +78,7 @@ impl EventText for ScheduleEvent {
     }
 
     fn mark(&self) -> Option<(MarkKind, String)> {
-        let is_missed = matches!(self, ScheduleEvent::WakeSkipped(_));
+        let is_missed = matches!(self, ScheduleEvent::Woken(Woken { skipped: Some(_), .. }));
         is_missed.then(|| (MarkKind::Missed, "a scheduled start was missed".to_owned()))
     }
 }
@@ -93,9 +95,18 @@ pub fn waits_for_requests() -> &'static str {
 
 /// Returns the text of a wake; `shown` formats a time.
 pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> String {
-    let Some(at) = woken.scheduled_for else {
-        return "woken by a request".to_owned();
-    };
+    let time = woken.scheduled_for.map(shown);
+    if let Some(why) = woken.skipped {
+        let what =
+            time.map_or_else(|| "the requested wake".to_owned(), |at| format!("the wake of {at}"));
+        let why = match why {
+            Hindrance::StillRunning => "the previous run is still running",
+            Hindrance::Busy => "another ralph runs in this repository",
+            Hindrance::Paused => "paused; `ralph resume` continues",
+        };
+        return format!("skipped {what}: {why}");
+    }
+    let Some(at) = time else { return "woken by a request".to_owned() };
     let late = if woken.late_seconds >= LATE {
         let late = duration::short(Duration::from_secs(woken.late_seconds));
         format!(", {late} late: the machine slept, or no schedule ran")
@@ -107,21 +118,7 @@ pub fn woken(woken: &Woken, shown: impl FnOnce(DateTime<Utc>) -> String) -> Stri
         1 => "; 1 other time was missed and is skipped".to_owned(),
         many => format!("; {many} other times were missed and are skipped"),
     };
-    format!("woken for {}{late}{missed}", shown(at))
-}
-
-/// Returns the text of a skipped wake.
-pub fn skipped(skipped: &SkippedWake, now: DateTime<Utc>) -> String {
-    let what = skipped.scheduled_for.map_or_else(
-        || "the requested wake".to_owned(),
-        |at| format!("the wake of {}", moment(at, now)),
-    );
-    let why = match skipped.why {
-        Hindrance::StillRunning => "the previous run is still running",
-        Hindrance::Busy => "another ralph runs in this repository",
-        Hindrance::Paused => "paused; `ralph resume` continues",
-    };
-    format!("skipped {what}: {why}")
+    format!("woken for {at}{late}{missed}")
 }
 
 // The lines of the iterations of plain loops.

@@ -35,11 +35,9 @@ impl Effect for AttemptEvent {
             }
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
             AttemptEvent::Recovered { .. }
-            | AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
             | AttemptEvent::Terminating { .. }
             | AttemptEvent::Parked { .. }
-            | AttemptEvent::RecordDamaged { .. }
             | AttemptEvent::CheckoutRestored(_)
             | AttemptEvent::SlotKept { .. } => {}
         }

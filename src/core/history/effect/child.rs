@@ -13,7 +13,7 @@ impl Effect for ChildEvent {
             ChildEvent::WaitingForChildren(_) => {
                 history.active.set_state(id, AttemptState::WaitingForChildren);
             }
-            ChildEvent::ChildrenEnded { .. } | ChildEvent::ChildrenOverdue { .. } => {
+            ChildEvent::ChildrenOverdue { .. } => {
                 history.active.set_state(id, AttemptState::Running);
             }
         }

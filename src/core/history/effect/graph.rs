@@ -13,7 +13,6 @@ impl Effect for GraphEvent {
             }
             GraphEvent::GraphLoaded { .. }
             | GraphEvent::FileRejected { .. }
-            | GraphEvent::SettingsLoaded { .. }
             | GraphEvent::GraphGuarded { .. }
             | GraphEvent::Drafted(_) => {}
         }

@@ -34,7 +34,7 @@ impl Effect for LandingEvent {
             LandingEvent::BranchRenamed { to, .. } => {
                 history.run.begun.branch = Some(to.clone());
             }
-            LandingEvent::TipCarried { .. } | LandingEvent::WholeVerified { .. } => {}
+            LandingEvent::WholeVerified { .. } => {}
         }
     }
 

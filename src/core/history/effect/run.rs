@@ -16,6 +16,7 @@ impl Effect for RunEvent {
             RunEvent::Suspended {} => run.suspended = true,
             RunEvent::Continued { .. } => run.suspended = false,
             RunEvent::CommitsUnsigned { .. } => run.is_unsigned = true,
+            RunEvent::Noticed { .. } => {}
             RunEvent::Finished { why, exit_code, remaining, duration_seconds, .. } => {
                 run.finished = Some((why.clone(), *exit_code));
                 run.remaining = Some(*remaining);
@@ -33,6 +34,7 @@ impl Effect for RunEvent {
             RunEvent::Waiting { .. }
             | RunEvent::Suspended {}
             | RunEvent::Continued { .. }
+            | RunEvent::Noticed { .. }
             | RunEvent::CommitsUnsigned { .. } => None,
         }
     }

@@ -11,8 +11,7 @@ impl Effect for ScheduleEvent {
         let at = record.timestamp;
         match self {
             ScheduleEvent::Slept(slept) => history.sleep(slept, at),
-            ScheduleEvent::Woken(_) => history.wake(at, true),
-            ScheduleEvent::WakeSkipped(_) => history.wake(at, false),
+            ScheduleEvent::Woken(wake) => history.wake(at, wake.skipped.is_none()),
             ScheduleEvent::ScheduleEnded { signal, .. } => {
                 // A service manager sends SIGTERM before a restart or a shutdown, and the schedule
                 // continues after that. Any other signal ends the schedule.
