@@ -203,13 +203,6 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Runs a command of an agent outside of its sandbox
-    #[command(name = "__relayed", hide = true)]
-    Relayed {
-        /// The arguments of the command
-        #[arg(last = true)]
-        words: Vec<String>,
-    },
     /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,

@@ -26,7 +26,6 @@ mod printed;
 mod probe;
 mod prompt;
 mod pull_request;
-mod relay;
 mod report;
 mod requests;
 mod review;
@@ -92,7 +91,6 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Logs(Flags(LogsArgs { follow: true, output: true, .. }))
             | Command::Init(_)
             | Command::Draft(_)
-            | Command::Relayed { .. }
             | Command::Demo(_)
             | Command::Guard
             | Command::Worker
@@ -123,10 +121,6 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
 /// # Errors
 /// Errors of the command.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let cli = match relay::forward(cli)? {
-        ControlFlow::Break(exit) => return Ok(exit),
-        ControlFlow::Continue(cli) => cli,
-    };
     let cli = match away::forward(cli)? {
         ControlFlow::Break(exit) => return Ok(exit),
         ControlFlow::Continue(cli) => cli,
@@ -205,7 +199,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Filter { executor, command, arguments } => {
             filter::run(at, &executor, &command, &arguments)
         }
-        Command::Relayed { words } => relay::relayed(&words),
         Command::Worker => worker::run(),
     }
 }

@@ -20,7 +20,6 @@ mod kept_end;
 mod line;
 mod outputs;
 mod program;
-pub mod relay;
 pub mod sandbox;
 mod protocol;
 pub mod sign_of_life;

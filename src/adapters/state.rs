@@ -237,13 +237,13 @@ impl StateFolder {
     pub fn remove_attempt(&self, name: &str) -> io::Result<()> {
         // A guardian that was killed while writing leaves a draft.
         let draft = self.exit(name).with_extension("tmp");
-        let [scratch, relay, sent, folder] = ["scratch", "relay", "sent", "tmpdir"]
-            .map(|kind| self.attempt(name).with_extension(kind));
+        let [scratch, sent, folder] =
+            ["scratch", "sent", "tmpdir"].map(|kind| self.attempt(name).with_extension(kind));
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        for path in [draft, scratch, relay, sent, self.exit(name), self.attempt(name)] {
+        for path in [draft, scratch, sent, self.exit(name), self.attempt(name)] {
             crash::point("record.removing");
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

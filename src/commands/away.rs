@@ -1,5 +1,5 @@
-//! What an agent reports whose attempt runs behind a worker, where the repository of the run is not:
-//! files in the folder of the task, which the worker sends.
+//! What an agent reports where the repository of the run cannot be written, in a sandbox or behind a
+//! worker: files in the folder of the task, which the run reads.
 
 use std::{
     env,
@@ -11,17 +11,19 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
+    inside::refuse_beside,
     success,
     talk::{self, ANSWER},
 };
 use crate::{
     cli::{Cli, Command, NoteArgs},
     core::{
+        environment::AWAY,
         exit::{Exit, Failure},
         loop_paths::{self, DONE, WAIT},
         notes::{self, Note},
+        redact::Redactor,
     },
-    project::placement::AWAY,
     regular_file,
 };
 
@@ -32,8 +34,7 @@ struct AwayAttempt {
     folder: PathBuf,
 }
 
-/// Handles a command of an agent behind a worker, if this process is one and the command needs the
-/// repository of the run.
+/// Handles a command of an agent that is away from the repository of the run, if the command needs it.
 ///
 /// # Errors
 /// A command that only works in that repository; errors of the disk.
@@ -41,20 +42,14 @@ pub(super) fn forward(cli: Cli) -> Result<ControlFlow<Exit, Cli>> {
     if env::var_os(AWAY).is_none() {
         return Ok(ControlFlow::Continue(cli));
     }
-    let variable = |name: &str| env::var(name).with_context(|| format!("`{name}` is not set"));
-    let attempt = AwayAttempt {
-        id: variable("RALPH_TASK_ID")?,
-        number: variable("RALPH_ATTEMPT")?,
-        folder: variable("RALPH_TASK_DIR")?.into(),
-    };
     let exit = match cli.command {
-        Command::TaskComplete(options) => attempt.complete(&options.0.id),
-        Command::Ask(options) => attempt.ask(&options.0.text),
-        Command::Note(options) => attempt.note(&options.0),
+        Command::TaskComplete(options) => AwayAttempt::around()?.complete(&options.0.id),
+        Command::Ask(options) => AwayAttempt::around()?.ask(&options.0.text),
+        Command::Note(options) => AwayAttempt::around()?.note(&options.0),
         command if needs_repository(&command) => Err(Failure::new(
             Exit::Error,
-            "the repository of this run is on another machine: here, an attempt can use `ralph \
-             task-complete`, `ralph ask` and `ralph note`",
+            "the records of this run are outside of the sandbox or on another machine: here, an \
+             attempt can use `ralph task-complete`, `ralph ask`, `ralph note` and `ralph verify`",
         )
         .into()),
         command => return Ok(ControlFlow::Continue(Cli { command, ..cli })),
@@ -69,8 +64,14 @@ fn needs_repository(command: &Command) -> bool {
         Command::TaskBlock(_)
             | Command::TaskReset(_)
             | Command::Answer(_)
-            | Command::Verify(_)
             | Command::Status(_)
+            | Command::DagStatus(_)
+            | Command::Plan(_)
+            | Command::Show(_)
+            | Command::Attempts(_)
+            | Command::Logs(_)
+            | Command::Costs(_)
+            | Command::Report(_)
             | Command::Pause(_)
             | Command::Resume(_)
             | Command::Stop(_)
@@ -78,7 +79,17 @@ fn needs_repository(command: &Command) -> bool {
 }
 
 impl AwayAttempt {
+    fn around() -> Result<AwayAttempt> {
+        let variable = |name: &str| env::var(name).with_context(|| format!("`{name}` is not set"));
+        Ok(AwayAttempt {
+            id: variable("RALPH_TASK_ID")?,
+            number: variable("RALPH_ATTEMPT")?,
+            folder: variable("RALPH_TASK_DIR")?.into(),
+        })
+    }
+
     fn complete(&self, id: &str) -> Result<Exit> {
+        refuse_beside("task-complete")?;
         if id != self.id {
             let message = format!(
                 "`{}` is not the task of this attempt, which is `{}`: do your own task, and leave \
@@ -94,8 +105,11 @@ impl AwayAttempt {
     }
 
     fn ask(&self, text: &str) -> Result<Exit> {
+        refuse_beside("ask")?;
         let question = talk::given(text, ANSWER, "a question")?;
-        write(&self.folder.join(WAIT), &format!("{question}\n"))?;
+        let path = self.folder.join(WAIT);
+        let asked = regular_file::read_to_string(&path).unwrap_or_default();
+        write(&path, format!("{asked}\n{question}\n").trim_start())?;
         success(&format!(
             "asked; commit finished work and exit: `{}` needs input, and its next attempt gets the \
              answer\n",
@@ -110,6 +124,8 @@ impl AwayAttempt {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let text = talk::given(options.text(), notes::LONGEST, "a note")?;
+        // The note may be committed.
+        let text = Redactor::of_variables(env::vars_os()).text(&text);
         let (path, heading) = if options.for_all {
             let tag = options.tag.as_deref().unwrap_or(talk::UNTAGGED);
             let slot = env::var_os("RALPH_SLOT").map(PathBuf::from).unwrap_or_default();

@@ -7,10 +7,9 @@ use anyhow::{Context, Result};
 
 use super::Invocation;
 use crate::{
-    adapters::process::{
-        self, Foreground, ForegroundGroup, ProcessSpec, relay, sandbox::INHERITED,
-    },
+    adapters::process::{self, Foreground, ForegroundGroup, ProcessSpec, sandbox::INHERITED},
     core::{
+        environment::AWAY,
         exit::{Exit, Failure},
         verdict::Outcome,
     },
@@ -42,7 +41,7 @@ pub fn run(
         stderr: "/dev/null".into(),
     };
     let mut left = None;
-    if env::var_os(relay::VARIABLE).is_none() {
+    if env::var_os(AWAY).is_none() {
         let workspace = invocation.workspace()?;
         let executor = executors::find(&workspace.config, Some(name))?;
         let mark = format!("filter.{}", std::process::id());

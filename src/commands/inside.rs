@@ -126,7 +126,7 @@ impl SurroundingAttempt {
     /// plain loop is none for the graph: a loop may work on a graph by these commands.
     ///
     /// A process of an attempt descends from its guardian, whatever its environment says. Elsewhere,
-    /// as in a relay, the environment names the attempt.
+    /// the environment names the attempt.
     pub(super) fn of(workspace: &Workspace) -> Option<SurroundingAttempt> {
         let around = attempts_around(workspace).ok()?.into_iter().next();
         let named = || {

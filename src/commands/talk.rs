@@ -16,7 +16,7 @@ use super::{
     task_editor::{TaskEditor, live_attempt},
 };
 use crate::{
-    adapters::{process::relay, state, terminal::visible},
+    adapters::{state, terminal::visible},
     cli,
     core::{
         event::{Answer, RequestEvent},
@@ -32,7 +32,7 @@ use crate::{
         graph_file::Write,
         workspace::{self, Workspace, find},
     },
-    regular_file::{self, FileBelow},
+    regular_file,
     view::lines::how_to_answer,
 };
 
@@ -245,16 +245,6 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
 fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = root.join(name);
     let _turn = workspace::lock_notes(workspace).context("lock the notes")?;
-    if relay::is_relayed() {
-        let file =
-            FileBelow::of(root, Path::new(name)).with_context(|| format!("open `{name}`"))?;
-        let old = file.read_to_string().with_context(|| format!("read `{name}`"))?;
-        let Some(new) = notes::add(&old.unwrap_or_default(), note, notes::ROOM) else {
-            return Ok(false);
-        };
-        file.replace(&new).with_context(|| format!("write `{name}`"))?;
-        return Ok(true);
-    }
     let old = match regular_file::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("read `{name}`"))?,

@@ -15,12 +15,10 @@ use super::{
     task_editor::{TaskEditor, live_attempt},
 };
 use crate::{
-    adapters::{
-        process::relay,
-        terminal::{self, visible},
-    },
+    adapters::terminal::{self, visible},
     cli::TaskCompleteArgs,
     core::{
+        environment::AWAY,
         event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, fail},
@@ -31,7 +29,6 @@ use crate::{
         attempt::AttemptRecord,
         executors,
         graph_file::{Write, rfc3339},
-        placement::AWAY,
         workspace::find,
     },
     runner::open_reset,
@@ -200,8 +197,7 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let config = &workspace.config;
-    let is_inside = [relay::VARIABLE, AWAY].iter().any(|name| env::var_os(name).is_some())
-        || SurroundingAttempt::of(&workspace).is_some();
+    let is_inside = env::var_os(AWAY).is_some() || SurroundingAttempt::of(&workspace).is_some();
     let wanted = executors::name_of(config, file.graph().task(number), None);
     // A sandbox or a container works on this checkout; another machine would need a copy.
     let of_checkout =

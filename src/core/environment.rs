@@ -3,6 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The variable that tells `ralph` in an attempt that it cannot write to the repository of the run: in a
+/// sandbox, and behind a worker.
+pub const AWAY: &str = "RALPH_AWAY";
+
 /// A variable with a path of the checkout in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedBack {

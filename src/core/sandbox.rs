@@ -629,7 +629,7 @@ mod tests {
         assert!(kept("EDITOR", "claude") && kept("RALPH_TASK_ID", "claude"));
         let allowed = ["GITHUB_TOKEN".to_owned(), "CARGO_*".to_owned()];
         let kept = |name: &str| keeps_variable((name, ""), Some(&allowed), Some("claude"));
-        for name in ["GITHUB_TOKEN", "CARGO_HOME", "PATH", "RALPH_RELAY", "ANTHROPIC_API_KEY"] {
+        for name in ["GITHUB_TOKEN", "CARGO_HOME", "PATH", "RALPH_AWAY", "ANTHROPIC_API_KEY"] {
             assert!(kept(name), "{name}");
         }
         assert!(!kept("EDITOR") && !kept("GH_TOKEN"));

@@ -21,6 +21,7 @@ use crate::{
     },
     core::{
         commit_id::CommitId,
+        environment::AWAY,
         executor::{
             CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorFault,
             ExecutorKind, FileTravel, Network, Placement, Resources, SandboxSettings, SharedPath,
@@ -35,9 +36,6 @@ use crate::{
     },
     regular_file,
 };
-
-/// The variable that tells `ralph` in an attempt that the repository of the run is not there.
-pub const AWAY: &str = "RALPH_AWAY";
 
 /// A process as its executor starts it.
 #[derive(Debug)]

@@ -16,7 +16,6 @@ use ralph::{
     },
     core::executor::{Network, SandboxEngine, SandboxSettings},
 };
-use serde_json::json;
 
 use crate::support::{SETTINGS, TestProject, each, unavailable, until, wait_for};
 use attacks::{Attack, Proof, attacks};
@@ -212,20 +211,14 @@ fn work_is_possible_inside() {
         let said = works("\"$RALPH\" note 'the parser wants UTF-8'");
         assert!(said.contains("noted in"), "{said}");
         works("\"$RALPH\" note --for-all --tag build 'run make'");
-        assert!(works("\"$RALPH\" status").contains("running"));
-        assert!(works("\"$RALPH\" show a").contains('a'));
+        let refused = inside("\"$RALPH\" status");
+        assert!(refused.stderr.contains("outside of the sandbox"), "{}", refused.stderr);
         works("\"$RALPH\" verify a");
-        works(
-            "for i in $(seq 12); do \"$RALPH\" status > /dev/null || touch failed & done; wait; [ ! -e failed ]",
-        );
         let said = works("echo 'Which of the two?' | \"$RALPH\" ask -");
         assert!(said.contains("needs input"), "{said}");
         works("\"$RALPH\" task-complete a");
-        works("touch \"$RALPH_TASK_DIR/DONE\"");
-        let trial = &stage.trial;
-        trial.assert_record("noted", &json!({"task_id": "a", "note": "the parser wants UTF-8"}));
-        trial.assert_record("asked", &json!({"task_id": "a", "question": "Which of the two?"}));
-        trial.assert_record("reported", &json!({"task_id": "a", "attempt": 1}));
+        works("[ -e \"$RALPH_TASK_DIR/DONE\" ]");
+        works("grep -q 'Which of the two?' \"$RALPH_TASK_DIR/WAIT_WITHOUT_RESTART\"");
         assert!(works("cat \"$RALPH_TASK_DIR/notes.md\"").contains("UTF-8"));
         stage.end();
     }
@@ -332,7 +325,7 @@ fn hooks_filters_and_signatures_work_with_a_sandbox() {
         .command(["sh", "-c", agent]);
     let trial = trial.file(".gitattributes", "*.dat filter=x\n").file("a.dat", "1\n");
     trial.script(&trial.root().join("tool"), "sed \"s/2/$1/\"");
-    let hook = "echo the hook ran; test -n \"$RALPH_RELAY\"";
+    let hook = "echo the hook ran; test -n \"$RALPH_AWAY\"";
     fs::create_dir(trial.root().join(".husky")).unwrap();
     trial.script(&trial.root().join(".husky/pre-commit"), hook);
     let key = trial.sign("key");
@@ -369,7 +362,7 @@ fn a_proof_is_made_in_a_sandbox() {
         return println!("skipped: no bubblewrap");
     }
     let settings = format!("{SETTINGS}run_on: sandbox\nverify: [sh -e check.sh]\n");
-    let check = "[ -n \"$RALPH_RELAY\" ]\ntouch \"${TMPDIR:-/tmp}/x\"\necho 1..1
+    let check = "[ -n \"$RALPH_AWAY\" ]\ntouch \"${TMPDIR:-/tmp}/x\"\necho 1..1
         if sh tests/add.sh; then echo ok 1 - add; else echo not ok 1 - add; exit 1; fi\n";
     let script = "cat > /dev/null; mkdir -p src; echo 'mul() { echo 6; }' > src/mul.sh
         echo '. src/mul.sh; [ \"$(mul)\" = 6 ]' > tests/add.sh
@@ -397,7 +390,7 @@ fn verify_and_doctor_run_commands_where_a_run_does() {
         .graph("tasks: [{id: a}, {id: b, run_on: local}]\n");
     let outside = trial.sign("outside");
     let script = format!(
-        "echo in the sandbox: ${{RALPH_RELAY:+yes}}; touch '{}' || true\n",
+        "echo in the sandbox: ${{RALPH_AWAY:+yes}}; touch '{}' || true\n",
         outside.display()
     );
     let trial = trial.file("test.sh", &script).command(["sh", "-c", "cat"]);
@@ -628,19 +621,6 @@ fn package_managers_have_caches_of_the_attempt() {
         assert!(shared.join("_logs/x").exists(), "{engine:?}: unless the settings open it");
         stage.end();
     }
-}
-
-#[test]
-fn a_socket_with_a_long_path_is_reached() {
-    let Some(engine) = engines().pop() else { return };
-    let stage = Stage::new();
-    let folder = stage.trial.dir().join("x".repeat(120));
-    fs::create_dir(&folder).unwrap();
-    let far = |paths: SandboxPaths| SandboxPaths { record: folder.join("r.json"), ..paths };
-    let ended = stage.run_with(&settings(engine), "\"$RALPH\" status", far, |_| ()).unwrap();
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(!folder.join("r.relay").exists(), "the socket is removed");
-    stage.end();
 }
 
 #[test]

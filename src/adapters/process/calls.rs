@@ -156,19 +156,13 @@ pub fn call_own(
 ) -> io::Result<OwnCall> {
     let command = outside(&duct::cmd(own_program(), arguments), dir);
     let command = command.env_remove("VISUAL").env_remove("EDITOR");
-    captured(&command, input, limit, |_| {})
+    captured(&command, input, limit)
 }
 
-/// Runs a short command, and tells `started` its number. It is killed after `limit`.
-pub(super) fn captured(
-    command: &duct::Expression,
-    input: &str,
-    limit: Duration,
-    started: impl FnOnce(Option<u32>),
-) -> io::Result<OwnCall> {
+/// Runs a short command. It is killed after `limit`.
+fn captured(command: &duct::Expression, input: &str, limit: Duration) -> io::Result<OwnCall> {
     let command = command.stdin_bytes(input).stdout_capture().stderr_capture().unchecked();
     let handle = command.start()?;
-    started(handle.pids().first().copied());
     if handle.wait_timeout(limit)?.is_none() {
         handle.kill()?;
     }
@@ -212,7 +206,7 @@ pub fn shell_fault(command: &str) -> Option<String> {
         return None;
     }
     let asked = duct::cmd("sh", ["-n", "-c", command]);
-    let OwnCall { code, errors, .. } = captured(&asked, "", PATIENCE, |_| {}).ok()?;
+    let OwnCall { code, errors, .. } = captured(&asked, "", PATIENCE).ok()?;
     if code? == 0 {
         return None;
     }

@@ -28,7 +28,7 @@ use super::{
         Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute, listen,
         tell, tell_news, tell_not_started,
     },
-    relay, secrets, sign, sign_of_life,
+    secrets, sign, sign_of_life,
     stream::{ByteSink, KeptOutput, Streams},
     tree,
 };
@@ -137,9 +137,7 @@ pub fn run() -> io::Result<()> {
 fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
     let mut pulse = Pulse::new();
-    let started = relay::listen(&brief.spec)
-        .and_then(|relay| Ok((start(brief, outbox.clone(), &pulse.printed)?, relay)));
-    let ((agent, streams), relay) = match started {
+    let (agent, streams) = match start(brief, outbox.clone(), &pulse.printed) {
         Ok(started) => started,
         Err(error) => {
             tell_not_started(&error, StartFault::Program)?;
@@ -190,7 +188,6 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     } else {
         streams.drain();
     }
-    drop(relay);
     let swept = swept.into_iter().map(|member| member.name).collect();
     let closed = Closed { outcome: Some(outcome), swept, immortal, fault: None };
     Ok(Some(GuardedEnd { closed, cut_off }))

@@ -31,8 +31,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProcessSpec, program, relay, sign};
+use super::{ProcessSpec, program, sign};
 use crate::core::{
+    environment::AWAY,
     executor::{Network, SandboxEngine, SandboxSettings},
     sandbox::{CACHES, FILTERED, at_home, private_above, removed_variables, without_secrets},
 };
@@ -227,11 +228,7 @@ pub fn confined(
     let allowed = settings.env.as_deref();
     env_remove.extend(removed_variables(&paths.environment, allowed, paths.agent.as_deref()));
     let mut env = spec.env.clone();
-    env.push((
-        relay::VARIABLE.to_owned(),
-        paths.record.with_extension("relay").display().to_string(),
-    ));
-    env.push((relay::MAIN.to_owned(), paths.main.display().to_string()));
+    env.push((AWAY.to_owned(), "1".to_owned()));
     rules.must_show(&paths.ralph);
     if is_landlock {
         let scratch = landlock::make_scratch(&paths.record)?;

@@ -75,12 +75,6 @@ pub(super) fn guardians() -> MutexGuard<'static, Vec<u32>> {
     GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The relayed commands of agents that run at the moment. They are no part of the agent's tree.
-pub(super) fn relayed() -> MutexGuard<'static, Vec<u32>> {
-    static RELAYED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    RELAYED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Every living descendant of a process, by the parents in `/proc`.
 pub(super) fn descendants(ancestor: u32) -> Vec<Member> {
     descendants_without(ancestor, &[])
@@ -179,9 +173,7 @@ pub(super) fn freeze() {
     let mut stopped = HashSet::new();
     loop {
         let before = stopped.len();
-        // Commands of the relay hold locks.
-        let relayed = relayed().clone();
-        for Member { pid, .. } in descendants_without(std::process::id(), &relayed) {
+        for Member { pid, .. } in descendants(std::process::id()) {
             if stopped.insert(pid) {
                 signal_if(pid, Signal::STOP, || is_living(pid));
             }
@@ -253,8 +245,7 @@ pub(super) fn reap_orphans(agent: u32) {
         return;
     }
     let own = std::process::id();
-    let relayed = relayed();
-    for pid in processes().into_iter().filter(|pid| *pid != agent && !relayed.contains(pid)) {
+    for pid in processes().into_iter().filter(|pid| *pid != agent) {
         if Stat::of(pid).is_some_and(|stat| stat.parent == own && !stat.alive()) {
             let _ = waitpid(number(pid), WaitOptions::NOHANG);
         }

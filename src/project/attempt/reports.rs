@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{AttemptRecord, CONFLICT, VERIFY_TAIL};
 use crate::{
-    adapters::{machine, process::relay, state},
+    adapters::{machine, state},
     core::{
         exit::{Exit, Failure},
         graph::task::TaskId,
@@ -221,11 +221,6 @@ pub fn ask(workspace: &Workspace, record: &AttemptRecord, text: &str) -> Result<
         "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
          details in a file and name the file"
     );
-    if relay::is_relayed() {
-        let written = FileBelow::of(workspace.root(), Path::new(&file))
-            .and_then(|file| file.replace(&(whole + "\n")));
-        return written.with_context(|| format!("write `{file}`"));
-    }
     state::replace(&path, (whole + "\n").as_bytes()).with_context(|| format!("write `{file}`"))
 }
 

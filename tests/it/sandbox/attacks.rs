@@ -71,7 +71,7 @@ pub fn attacks(stage: &Stage) -> Vec<Attack> {
     all.extend(processes(stage));
     all.extend(sockets(stage));
     all.extend(kernel(stage));
-    all.extend(relay(stage));
+    all.extend(commands(stage));
     all.extend(survivors());
     all.extend(settings_of_agents(stage));
     all
@@ -446,21 +446,10 @@ fn kernel(stage: &Stage) -> Vec<Attack> {
     ]
 }
 
-fn relay(stage: &Stage) -> Vec<Attack> {
+/// Commands of `ralph` itself.
+fn commands(stage: &Stage) -> Vec<Attack> {
     let (root, home) = (stage.trial.root(), stage.trial.dir());
     let main = root.display();
-    // What a client may send that is not this program.
-    let send = |words: &str, input: &str| {
-        python(&format!(
-            "s = socket.socket(socket.AF_UNIX)\ns.settimeout(30)\n\
-             p = os.environ['RALPH_RELAY']\n\
-             d = os.open(os.path.dirname(p), os.O_PATH)\n\
-             s.connect('/proc/self/fd/%d/%s' % (d, os.path.basename(p)))\n\
-             s.sendall(json.dumps({{'arguments': {words}, 'input': {input}}}).encode() + b'\\n')\n\
-             a = json.loads(s.makefile().readline())\nprint(a)\n\
-             if a['code'] != 0: sys.exit(1)"
-        ))
-    };
     let says = |name, script: String| Attack::new(name, script, Proof::Says).only_inside();
     let command = |name, command: &str| says(name, self::says(command));
     let profile = |name, script: String| {
@@ -477,18 +466,6 @@ fn relay(stage: &Stage) -> Vec<Attack> {
         command("answer a question", "\"$RALPH\" answer a yes"),
         command("start a run", &format!("cd '{main}' && timeout 20 \"$RALPH\" run --once -- true")),
         command("remove slots", "\"$RALPH\" slots remove --force"),
-        says("relay a run", send("['run', '--once', '--', 'true']", "''")),
-        says("relay a program", send("['spawn', '--', 'true']", "''")),
-        says("relay verify commands", send("['verify', 'a']", "''")),
-        says("relay a guardian", send("['__guard']", "'{}'")),
-        says("relay a stop", send("['stop', '--now']", "''")),
-        says("relay another folder", send("['-C', '/', 'ask', 'x']", "''")),
-        says("relay other settings", send("['--config=/etc/passwd', 'ask', 'x']", "''")),
-        says("relay another graph", send("['--graph', '/etc/passwd', 'status']", "''")),
-        says("relay a relayed command", send("['__relayed', '--', 'run']", "''")),
-        says("relay a report into a file", send(&format!("['report', '{}']", home.join("r.md").display()), "''")),
-        says("relay a child of another attempt", send("['__child']", "'{\"started\":{\"child_run_id\":\"x\",\"parent_run_id\":\"y\",\"attempt\":7,\"argv\":[],\"boot_id\":\"\",\"pid\":1,\"start_time\":0}}'")),
-        says("relay too much", send("['ask', 'x' * 3000000]", "''")),
         profile(
             "have a note written through a link",
             format!("rm -f \"$TASK_FOLDER/notes.md\"; ln -s '{link}' \"$TASK_FOLDER/notes.md\"; \"$RALPH\" note evil; rm -f \"$TASK_FOLDER/notes.md\""),
@@ -513,7 +490,6 @@ fn relay(stage: &Stage) -> Vec<Attack> {
             Proof::Changes(home.join("evil-repository")),
         )
         .only_inside(),
-        says("remove the socket of the relay", self::says("rm \"$RALPH_RELAY\" 2>/dev/null")),
         says(
             "hold a lock that the run needs",
             self::says(&format!("flock -n '{main}/.git/ralph/graph.lock' true")),

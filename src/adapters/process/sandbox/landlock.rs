@@ -296,10 +296,6 @@ mod kernel {
             created = allow(created, &allowed.read, AccessFs::from_read(NEWEST))?;
             let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
             created = allow(created, &allowed.write, all & !devices)?;
-            // The relay.
-            let relay =
-                std::env::var_os(crate::adapters::process::relay::VARIABLE).map(PathBuf::from);
-            created = allow(created, relay.as_slice(), AccessFs::ResolveUnix.into())?;
         }
         Ok(created.restrict_self()?.ruleset)
     }
