@@ -1,10 +1,7 @@
 //! The night foreseen: what a run that starts now, or goes on, will have done in the morning, when and
 //! why it ends, and what it costs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-};
+use std::{collections::BTreeMap, mem};
 
 use chrono::{DateTime, Days, Local, NaiveTime, Utc};
 use serde::Serialize;
@@ -54,19 +51,6 @@ pub struct NightView {
     pub cost_usd: Option<RangeView<f64>>,
     /// The limit on that, if there is one.
     pub max_cost_usd: Option<f64>,
-    /// The agents of its attempts.
-    pub agents: Vec<NightAgent>,
-}
-
-/// What an agent does in a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NightAgent {
-    /// Its name.
-    pub name: String,
-    /// How many attempts it makes.
-    pub attempts: RangeView<u32>,
-    /// What they cost, in US dollars; none if none of its attempts has told its cost.
-    pub cost_usd: Option<RangeView<f64>>,
 }
 
 /// What lies between two values in eight of ten cases.
@@ -114,32 +98,6 @@ impl<T: Copy> RangeView<T> {
     fn text(&self, word: impl Fn(T) -> String) -> String {
         let (low, high) = (word(self.low), word(self.high));
         if low == high { low } else { format!("{low} to {high}") }
-    }
-}
-
-impl NightAgent {
-    /// The agents of these nights, by name.
-    fn all(nights: &[PlayedNight]) -> Vec<NightAgent> {
-        let names: BTreeSet<&String> = nights.iter().flat_map(|it| it.by_agent.keys()).collect();
-        let agent = |name: &String| {
-            let used =
-                || nights.iter().map(|it| it.by_agent.get(name).copied().unwrap_or_default());
-            let costs = used().map(|it| it.assumed_cost()).collect();
-            let knows_cost = used().any(|it| it.cost_usd > 0.0);
-            Some(NightAgent {
-                name: name.clone(),
-                attempts: RangeView::of(used().map(|it| it.attempts).collect(), Ord::cmp)?,
-                cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
-            })
-        };
-        names.into_iter().filter_map(agent).collect()
-    }
-
-    fn text(&self) -> String {
-        let attempts = self.attempts.text(|count| count.to_string());
-        let noun = if self.attempts.high == 1 { "attempt" } else { "attempts" };
-        let cost = self.cost_usd.map_or("unknown cost".to_owned(), |it| it.text(dollars));
-        format!("{}: {attempts} {noun}, {cost}", self.name)
     }
 }
 
@@ -192,7 +150,6 @@ impl NightView {
             reasons: reasons(view, &nights),
             cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
             max_cost_usd: view.policy.budget.cost,
-            agents: NightAgent::all(&nights),
         })
     }
 
@@ -215,11 +172,6 @@ impl NightView {
     /// What it costs, if that is known.
     pub fn cost_range(&self) -> Option<String> {
         self.cost_usd.map(|it| it.text(dollars))
-    }
-
-    /// What each agent does, if there are several.
-    pub fn agent_lines(&self) -> impl Iterator<Item = String> {
-        self.agents.iter().filter(|_| self.agents.len() > 1).map(NightAgent::text)
     }
 
     /// How much longer the tasks take that are planned from `begin` to `end`: the last of them ends when
@@ -301,7 +253,6 @@ impl NightView {
             let limit =
                 limit.map_or(String::new(), |limit| format!(" (`max_cost`: {})", dollars(limit)));
             lines.push(format!("the run costs {cost}{limit}"));
-            lines.extend(self.agent_lines().map(|line| format!("  {line}")));
         }
         lines
     }

@@ -139,8 +139,7 @@ fn a_plan_has_the_odds_and_the_costs_of_the_attempts_so_far() {
     assert_eq!(night("1")["reasons"][0]["exit_code"], 1, "five failed in a row");
     set("escalate: [cheap, dear]\n");
     trial.run(["run", "-q", "--task", "t10"]).code(0);
-    let names: Vec<String> =
-        night("2")["agents"].as_array().unwrap().iter().map(|it| it["name"].to_string()).collect();
-    assert_eq!(names, ["\"cheap\"", "\"dear\""]);
-    trial.run(["plan"]).stdout_has("cheap: ").stdout_has("dear: ");
+    let cost = night("2")["cost_usd"]["high"].clone();
+    assert!(cost.as_f64().is_some_and(|cost| cost > 5.0), "the second agent is dear: {cost}");
+    trial.run(["plan"]).stdout_has("the run costs ");
 }
