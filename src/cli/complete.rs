@@ -1,10 +1,9 @@
-//! Shell completion of commands, flags, task ids and names of settings.
+//! Shell completion of commands, flags and task ids.
 //!
 //! The shell calls this program for the candidates, so that they are always current. An error yields
 //! no candidates: a shell cannot show it.
 
 use std::{
-    collections::BTreeSet,
     env,
     ffi::OsString,
     path::{Path, PathBuf},
@@ -17,15 +16,8 @@ use clap_complete::{
 };
 
 use crate::{
-    core::{
-        graph::{TaskGraph, task::Task},
-        loop_paths::LoopPaths,
-    },
-    project::{
-        config::Config,
-        slot_pool::{self, SlotPool},
-        workspace::Workspace,
-    },
+    core::{graph::task::Task, loop_paths::LoopPaths},
+    project::workspace::Workspace,
 };
 
 /// The environment variable that requests completions.
@@ -64,54 +56,11 @@ fn graph() -> Option<PathBuf> {
     Some(env::current_dir().ok()?.join(graph))
 }
 
-fn of_graph(found: impl Fn(&TaskGraph) -> Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
-    let file = workspace().and_then(|workspace| workspace.graph().ok());
-    file.map(|file| found(file.graph())).unwrap_or_default()
-}
-
 /// Task ids, each with its title.
 pub(super) fn ids() -> Vec<CompletionCandidate> {
     let candidate = |task: &Task| {
         CompletionCandidate::new(task.id.as_str()).help(Some(task.title.clone().into()))
     };
-    of_graph(|graph| graph.tasks().iter().map(candidate).collect())
-}
-
-fn words<'a>(words: impl Iterator<Item = &'a String>) -> Vec<CompletionCandidate> {
-    words.collect::<BTreeSet<_>>().into_iter().map(CompletionCandidate::new).collect()
-}
-
-/// Stories in the graph.
-pub(super) fn stories() -> Vec<CompletionCandidate> {
-    of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.story.as_ref())))
-}
-
-/// Milestones in the graph.
-pub(super) fn milestones() -> Vec<CompletionCandidate> {
-    of_graph(|graph| words(graph.tasks().iter().filter_map(|task| task.milestone.as_ref())))
-}
-
-/// Tags in the graph.
-pub(super) fn tags() -> Vec<CompletionCandidate> {
-    of_graph(|graph| words(graph.tasks().iter().flat_map(|task| &task.tags)))
-}
-
-/// Names of plain loops.
-pub(super) fn loops() -> Vec<CompletionCandidate> {
-    let names = workspace().and_then(|workspace| workspace.loops().ok()).unwrap_or_default();
-    names.iter().map(|name| CompletionCandidate::new(name.as_str())).collect()
-}
-
-/// Names of slots.
-pub(super) fn slots() -> Vec<CompletionCandidate> {
-    let Some(workspace) = workspace() else {
-        return Vec::new();
-    };
-    let pool = SlotPool::of(&workspace);
-    pool.entries().iter().map(|slot| CompletionCandidate::new(slot_pool::name(slot))).collect()
-}
-
-/// Names of settings.
-pub(super) fn settings() -> Vec<CompletionCandidate> {
-    words(Config::keys().iter())
+    let file = workspace().and_then(|workspace| workspace.graph().ok());
+    file.map(|file| file.graph().tasks().iter().map(candidate).collect()).unwrap_or_default()
 }

@@ -28,14 +28,13 @@ pub struct FieldArgs {
     #[arg(long, value_name = "CMD", value_hint = ValueHint::CommandString)]
     pub verify: Vec<String>,
     /// Its story
-    #[arg(long, value_name = "STORY", add = ArgValueCandidates::new(complete::stories))]
+    #[arg(long, value_name = "STORY")]
     pub story: Option<String>,
     /// Its milestone
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::milestones))]
+    #[arg(long, value_name = "NAME")]
     pub milestone: Option<String>,
     /// Labels, separated by commas; may be repeated
-    #[arg(long = "tag", value_name = "TAG", value_delimiter = ',',
-        add = ArgValueCandidates::new(complete::tags))]
+    #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
     pub tags: Vec<String>,
     /// What must be true when it is complete: a text, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

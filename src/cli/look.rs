@@ -66,7 +66,6 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// Print only the value of this setting
-    #[arg(add = ArgValueCandidates::new(complete::settings))]
     pub key: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -15,13 +15,13 @@ pub struct Which {
     #[arg(long = "task", value_name = "ID", value_parser = task_id, add = ArgValueCandidates::new(complete::ids))]
     pub tasks: Vec<TaskId>,
     /// Only tasks of this story (may be repeated)
-    #[arg(long = "story", value_name = "STORY", add = ArgValueCandidates::new(complete::stories))]
+    #[arg(long = "story", value_name = "STORY")]
     pub stories: Vec<String>,
     /// Only tasks of this milestone (may be repeated)
-    #[arg(long = "milestone", value_name = "MILESTONE", add = ArgValueCandidates::new(complete::milestones))]
+    #[arg(long = "milestone", value_name = "MILESTONE")]
     pub milestones: Vec<String>,
     /// Only tasks with this tag (may be repeated)
-    #[arg(long = "tag", value_name = "TAG", add = ArgValueCandidates::new(complete::tags))]
+    #[arg(long = "tag", value_name = "TAG")]
     pub tags: Vec<String>,
 }
 
@@ -299,8 +299,7 @@ pub struct Named {
         value_name = "NAME",
         env = "RALPH_LOOP",
         hide_env_values = true,
-        value_parser = name,
-        add = ArgValueCandidates::new(complete::loops)
+        value_parser = name
     )]
     pub name: Option<TaskId>,
 }
@@ -313,8 +312,7 @@ pub struct Called {
         id = "loop",
         long = "name",
         value_name = "NAME",
-        value_parser = name,
-        add = ArgValueCandidates::new(complete::loops)
+        value_parser = name
     )]
     pub name: Option<TaskId>,
 }

@@ -6,9 +6,7 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use clap_complete::ArgValueCandidates;
 
-use super::complete;
 use crate::core::{
     prompt::template::Template,
     time_zone::{self, Zone},
@@ -211,7 +209,7 @@ pub enum SlotsCommand {
     /// Remove slots that have no unsaved work; runs make new ones
     Remove {
         /// The name of a slot, such as `3`, or its path [default: all]
-        #[arg(value_name = "NAME-OR-PATH", add = ArgValueCandidates::new(complete::slots))]
+        #[arg(value_name = "NAME-OR-PATH")]
         slots: Vec<PathBuf>,
     },
 }

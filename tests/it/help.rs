@@ -110,17 +110,16 @@ fn the_table_of_agents_is_made_from_the_presets() {
 }
 
 #[test]
-fn a_shell_completes_commands_ids_and_settings() {
+fn a_shell_completes_commands_and_ids() {
     let trial = TestProject::new().graph(DIAMOND);
     let script = "source <(\"$RALPH\" completions bash)\n\
                   ask() { COMP_WORDS=(ralph \"$@\"); COMP_CWORD=$#; COMP_TYPE=9; COMPREPLY=(); \
                   _clap_complete_ralph ralph \"${!#}\" x; printf '%s\\n' \"$*: ${COMPREPLY[*]}\"; }\n\
-                  ask task-c; ask task-reset r; ask config max_c; ask run --task s; ask task-reset zz\n";
+                  ask task-c; ask task-reset r; ask run --task s; ask task-reset zz\n";
     let output = trial.process("bash").args(["-c", script]).env("RALPH", RALPH).output().unwrap();
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @r"
     task-c: task-complete
     task-reset r: right
-    config max_c: max_cost
     run --task s: start
     task-reset zz:
     ");
