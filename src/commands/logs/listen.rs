@@ -171,9 +171,6 @@ impl<'a> Listener<'a> {
                     self.begin_attempt(&other)?;
                 }
                 self.begin_attempt(&started)?;
-                if self.wanted.follow && !self.shows_all() {
-                    self.name_others();
-                }
                 self.poll()?;
                 if let Some(end) = end {
                     self.end_attempts(|_| true)?;
@@ -226,15 +223,6 @@ impl<'a> Listener<'a> {
             if is_end && self.wanted.about.attempt.is_some() {
                 return Ok(true);
             }
-            if is_end
-                && !self.shows_all()
-                && let Some(other) = self.open.first().cloned()
-            {
-                self.show_attempt(&other);
-                let (id, attempt) = named(&other);
-                terminal::say(&format!("now showing {id}, attempt {attempt}"));
-                self.name_others();
-            }
         }
         Ok(false)
     }
@@ -268,20 +256,6 @@ impl<'a> Listener<'a> {
             let shown = Shown::new(started, &folder, *format, self.wanted.form);
             self.shown.push(shown);
         }
-    }
-
-    /// Names the other running attempts, whose output is not shown.
-    fn name_others(&self) {
-        let is_other = |record: &&Record| !self.shown.iter().any(|shown| shown.is_of(record));
-        let others: Vec<&str> =
-            self.open.iter().filter(is_other).map(|record| named(record).0).collect();
-        let Some(first) = others.first() else {
-            return;
-        };
-        terminal::say(&format!(
-            "also running, not shown: {} (`--task {first}`)",
-            others.join(", ")
-        ));
     }
 
     fn poll(&mut self) -> Result<()> {
