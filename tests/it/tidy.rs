@@ -524,23 +524,23 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 77_660;
+const LINES: usize = 76_810;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
-    ("adapters", 14_400),
-    ("cli", 1_580),
-    ("commands", 11_850),
-    ("core", 27_630),
-    ("project", 6_380),
+    ("adapters", 14_160),
+    ("cli", 1_500),
+    ("commands", 11_630),
+    ("core", 27_390),
+    ("project", 6_270),
     ("report", 1_090),
     ("runner", 8_600),
-    ("view", 5_900),
+    ("view", 5_830),
     ("rest", 370),
 ];
 
 /// The number of files in `src`. It only falls, as the lines do.
-const FILES: usize = 407;
+const FILES: usize = 404;
 
 #[test]
 fn the_whole_stays_small() {
