@@ -342,12 +342,11 @@ pub(super) fn table(source: &str) -> Result<SourceBacklog, Refusal> {
         let row = row.map_err(|error| fault(&error.to_string()))?;
         let mut cells = Map::new();
         for (column, cell) in row.iter().enumerate().filter(|(_, cell)| !cell.trim().is_empty()) {
-            match columns.get(column).filter(|name| !name.is_empty()) {
-                Some(name) => drop(cells.insert((*name).to_owned(), cell.into())),
-                None => {
-                    let at = format!("row {}", number + 1);
-                    lost.push(Loss::new(&at, "cell", "its column has no name"));
-                }
+            if let Some(name) = columns.get(column).filter(|name| !name.is_empty()) {
+                cells.insert((*name).to_owned(), cell.into());
+            } else {
+                let at = format!("row {}", number + 1);
+                lost.push(Loss::new(&at, "cell", "its column has no name"));
             }
         }
         if !cells.is_empty() {

@@ -120,9 +120,18 @@ pub struct ProcessWatch {
     ending: Option<Ending>,
     /// When it was first to be killed.
     killed_at: Option<Instant>,
-    waits_for_children: bool,
-    /// The end of that wait, until it is reached.
-    children_by: Option<Instant>,
+    children: ChildWait,
+}
+
+/// The wait for the remaining child processes of an agent that has exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChildWait {
+    /// It has not begun.
+    No,
+    /// It ends at this time.
+    By(Instant),
+    /// Its end was reached, or is too far away for the clock.
+    Over,
 }
 
 impl ProcessWatch {
@@ -139,8 +148,7 @@ impl ProcessWatch {
             heard_at: None,
             ending: None,
             killed_at: None,
-            waits_for_children: false,
-            children_by: None,
+            children: ChildWait::No,
         }
     }
 
@@ -168,7 +176,8 @@ impl ProcessWatch {
         let running = now.saturating_duration_since(self.limits.started);
         let limit = self.limits.limit.saturating_sub(running);
         let others = self.cancel_at.into_iter().chain(self.exit_deadline());
-        let others = others.chain(self.children_by);
+        let children = if let ChildWait::By(at) = self.children { Some(at) } else { None };
+        let others = others.chain(children);
         others.fold(limit, |limit, at| limit.min(until(at)))
     }
 
@@ -178,8 +187,9 @@ impl ProcessWatch {
         let exit_by = self.exit_by.as_mut().map(|(at, _)| at);
         let ending = self.ending.iter_mut();
         let ending = ending.flat_map(|it| it.terminate_at.iter_mut().chain([&mut it.kill_at]));
+        let children = if let ChildWait::By(at) = &mut self.children { Some(at) } else { None };
         let own = self.cancel_at.iter_mut().chain(&mut self.report_by).chain(&mut self.killed_at);
-        for at in own.chain(exit_by).chain(ending).chain(&mut self.children_by) {
+        for at in own.chain(exit_by).chain(ending).chain(children) {
             *at += length;
         }
     }
@@ -249,17 +259,17 @@ impl ProcessWatch {
     fn exit_deadline(&self) -> Option<Instant> {
         let exit_by = self.exit_by.map(|(at, _)| at).into_iter().chain(self.report_by).min();
         let exit_by = exit_by.map(|at| self.heard_at.map_or(at, |heard| at.max(heard + NEWS)));
-        exit_by.filter(|_| !self.waits_for_children && !self.has_exited && !self.is_silent)
+        exit_by.filter(|_| self.children == ChildWait::No && !self.has_exited && !self.is_silent)
     }
 
     /// Whether the run waits for its remaining child processes.
     pub fn waits_for_children(&self) -> bool {
-        self.waits_for_children
+        self.children != ChildWait::No
     }
 
     /// Starts the wait for its remaining child processes.
     pub fn wait_for_children(&mut self, now: Instant, length: Duration) {
-        (self.waits_for_children, self.children_by) = (true, now.checked_add(length));
+        self.children = now.checked_add(length).map_or(ChildWait::Over, ChildWait::By);
     }
 
     /// Returns the limit that is reached now, if one is.
@@ -292,7 +302,11 @@ impl ProcessWatch {
             let why = format!("grace period of {} ended", duration::short(graces.term));
             (Outcome::Cancelled, why)
         } else {
-            self.children_by.take_if(|until| now >= *until)?;
+            let ChildWait::By(at) = self.children else { return None };
+            if now < at {
+                return None;
+            }
+            self.children = ChildWait::Over;
             return Some(LimitReached::Children);
         };
         Some(LimitReached::End(self.end(outcome, now, graces), why))
