@@ -153,21 +153,13 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
             format!("`{id}` is {status}; only a task that needs input can be answered{hint}"),
         );
     }
-    let task = editor.file.graph().task(number);
-    let question = editor.store.history().of(&id).question(task);
+    let question = editor.store.history().of(&id).question();
     let Some(text) = text else {
         let question = question.unwrap_or_else(|| format!("`{id}` has no question on record"));
         let lines: Vec<_> = question.lines().map(visible).collect();
         return success(&(lines.join("\n") + "\n"));
     };
     let answer = given(text, ANSWER, "an answer")?;
-    if question.is_some() && question == task.adoption_question() && is_no(&answer) {
-        let why = format!(
-            "an answer runs `{id}`; `ralph task-block {id} --reason …` keeps it \
-             from running"
-        );
-        return fail(Exit::Error, why);
-    }
     let answered =
         RequestEvent::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
@@ -179,11 +171,6 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     }
     let old = editor.write(&id, Write::Plain(Status::Pending), None)?;
     success(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))
-}
-
-/// Whether an answer only says no.
-fn is_no(answer: &str) -> bool {
-    ["no", "n"].contains(&answer.trim_end_matches(['.', '!']).to_lowercase().as_str())
 }
 
 /// Leaves a note of a person for the next attempts at a task.

@@ -53,6 +53,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Flag, "import --story", "`--tag` labels the imported tasks"),
     (Flag, "stop --child", "`ralph stop --now` ends the attempt with all its processes"),
     (Flag, "import --refresh", "`ralph import` again adds what is new and names what changed"),
+    (Setting, "agent_tasks", "tasks that attempts add run like others; `review` names them"),
     (Setting, "candidates", "`escalate` gives the next attempt to a stronger agent"),
     (Setting, "diagnose_by", "`ralph status` shows parked tasks; an agent may add tasks itself"),
     (Setting, "diagnose_cost", "`ralph status` shows parked tasks; an agent may add tasks itself"),

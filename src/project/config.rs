@@ -95,17 +95,6 @@ macro_rules! settings {
     };
 }
 
-/// What becomes of the tasks that agents add.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentTasks {
-    /// They run like other tasks.
-    #[default]
-    Run,
-    /// Each waits until a person allows it.
-    Ask,
-}
-
 /// How another attempt at a task starts in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,8 +120,6 @@ settings! { @ [] []
     /// codex]}`; the first that fits, in this order.
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     agent_for: BTreeMap<String, Agents> = BTreeMap::new();
-    /// Tasks that isolated attempts add `run` like others, or `ask` a person first.
-    agent_tasks: words ["run", "ask"] AgentTasks = AgentTasks::default();
     /// Names for agents, such as `{fast: {preset: claude, model: haiku}}`, also for `limits` and
     /// `ralph costs`.
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]

@@ -24,7 +24,6 @@ use crate::{
     },
     project::{
         attempt::AttemptRecord,
-        config::AgentTasks,
         executors,
         graph_file::{GraphFile, Write, graph_of, read_graph, rfc3339, with_status},
         workspace::Workspace,
@@ -189,8 +188,9 @@ pub(super) fn examine(
     }
     if !added.is_empty() {
         let adopted = Some((was, now));
-        let asks = workspace.config.agent_tasks == AgentTasks::Ask;
-        let status = |id: &TaskId| adopted_status(new.status_of(id)?, asks);
+        // What an attempt calls complete is not: no attempt was made at it.
+        let status =
+            |id: &TaskId| (new.status_of(id)? == Status::Complete).then_some(Status::Pending);
         let tasks = added.iter().map(|id| (id.clone(), status(id))).collect();
         let whole = GraphChange { adopted, new: tasks, ..change.clone() };
         if whole.applied(file.text()).is_ok() {
@@ -202,20 +202,6 @@ pub(super) fn examine(
     }
     let others = [others, reopened].concat();
     Ok((change, GraphChanges { status: own, others, added, fault: None }))
-}
-
-/// The status that a new task gets instead of the one that the attempt gave it; `asks` is whether a
-/// person decides if it runs.
-pub(super) fn adopted_status(given: Status, asks: bool) -> Option<Status> {
-    match given {
-        Status::Pending | Status::InProgress | Status::Complete if asks => Some(Status::NeedsInput),
-        Status::Complete => Some(Status::Pending),
-        Status::Pending
-        | Status::InProgress
-        | Status::Blocked
-        | Status::NeedsInput
-        | Status::Cancelled => None,
-    }
 }
 
 /// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit

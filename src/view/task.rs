@@ -373,9 +373,7 @@ pub(super) fn standing(
         state @ (TaskState::Parked(_) | TaskState::Spent) => {
             TaskStanding::Parked { why: parked(view, number, state) }
         }
-        TaskState::NeedsInput => {
-            TaskStanding::NeedsInput { question: past.question(view.graph.task(number)) }
-        }
+        TaskState::NeedsInput => TaskStanding::NeedsInput { question: past.question() },
         TaskState::Blocked => TaskStanding::Blocked { reason: past.reason.clone() },
         TaskState::OnBranch => {
             let branch = view.policy.elsewhere.get(&view.graph.task(number).id).cloned();

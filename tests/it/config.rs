@@ -21,7 +21,6 @@ fn every_setting_is_shown_with_its_origin() {
     insta::assert_snapshot!(layered().run(["config"]).out(), @r#"
     agent               claude                              default
     agent_for           {}                                  default
-    agent_tasks         run                                 default
     agents              {}                                  default
     allow_files         []                                  default
     autocommit          true                                default

@@ -193,31 +193,3 @@ fn a_task_that_an_agent_added_names_the_task_of_the_agent() {
         assert_eq!(risks.filter(|is_named| *is_named).count(), 2, "{review}");
     }
 }
-
-#[test]
-fn a_task_that_an_agent_added_waits_for_a_person_where_the_settings_say_so() {
-    let add = "printf '  - id: parse\\n    status: complete\\n  - id: docs\\n' >> task-graph.yaml";
-    let trial = TestProject::new()
-        .graph(PLAN)
-        .file(".ralph/config.yaml", &format!("{SETTINGS}agent_tasks: ask\n"));
-    let trial = planner(trial, &format!("set -e\n{add}\n{REPORT}"));
-    trial.run(["run"]).code(4);
-    assert_eq!(trial.tasks("started"), ["plan"]);
-    assert_eq!(
-        (trial.status("parse"), trial.status("docs")),
-        ("needs-input".into(), "needs-input".into())
-    );
-    let question = "`parse` was added by `plan`; run it?";
-    trial.run(["answer", "parse"]).stdout(&format!("{question}\n"));
-    trial.run(["status"]).stdout_has(question).stdout_has("`ralph answer parse \"…\"`");
-    trial.run(["dag-status"]).stdout_has(&format!("  parse  {question}\n"));
-    trial.run(["answer", "parse", "No."]).code(1).stderr_has("`ralph task-block parse");
-    trial.run(["answer", "parse", "yes"]).stdout_has("parse: needs-input -> pending");
-    trial
-        .run(["task-block", "docs", "--reason", "later"])
-        .stdout_has("docs: needs-input -> blocked");
-    trial.run(["run"]).code_is_any();
-    assert_eq!(trial.tasks("completed"), ["plan", "parse"]);
-    trial.run(["task-reset", "docs"]);
-    trial.run(["run"]).graph_complete();
-}

@@ -12,7 +12,7 @@ use crate::{
     default_value::is_default,
     event::{Answer, AttemptResult, Cause, TakenBack, TipRed},
     executor::LOCAL,
-    graph::task::{Status, Task, TaskId},
+    graph::task::{Status, TaskId},
     proof::Proof,
     spend::Spend,
     verdict::{Commit, Merge, Outcome, Verdict},
@@ -149,11 +149,9 @@ impl TaskHistory {
         self.proof.as_ref().is_some_and(|proof| !proof.is_good())
     }
 
-    /// The question of the newest attempt, if it needs input; before the first, whether to run a task that
-    /// an agent added.
-    pub fn question(&self, task: &Task) -> Option<String> {
-        let asked = self.last.as_ref().and_then(|last| last.ended.question());
-        asked.map(str::to_owned).or_else(|| task.adoption_question().filter(|_| self.attempts == 0))
+    /// The question of the newest attempt, if it needs input.
+    pub fn question(&self) -> Option<String> {
+        self.last.as_ref().and_then(|last| last.ended.question()).map(str::to_owned)
     }
 }
 

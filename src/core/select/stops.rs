@@ -249,7 +249,7 @@ impl Blocking<'_> {
             }
             TaskState::NeedsInput => {
                 let task = self.view.graph.task(number);
-                let question = self.view.history.of(&task.id).question(task);
+                let question = self.view.history.of(&task.id).question();
                 let first = question.as_deref().and_then(|text| text.lines().next());
                 Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
             }

@@ -251,8 +251,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
     let (mut why, mut detail, mut show) = (why, Vec::new(), None);
     match kind {
         AttentionKind::Question => {
-            let question =
-                source.task(&id).and_then(|task| past.question(task)).unwrap_or_default();
+            let question = past.question().unwrap_or_default();
             detail = question.lines().take(ASKED).map(|text| visible(text).into_owned()).collect();
             if !detail.is_empty() {
                 "needs input".clone_into(&mut why);
