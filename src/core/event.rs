@@ -23,7 +23,7 @@ use serde::{
 
 use crate::variants;
 pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored};
-pub use child::{ChildEvent, ChildrenLeft, Identity, Orphans};
+pub use child::{ChildrenLeft, Identity, Orphans};
 pub use ended::AttemptResult;
 pub use graph::{Cause, DraftCall, GraphEvent, Harm};
 pub use landing::{
@@ -91,7 +91,6 @@ groups! {
     Landing(LandingEvent),
     Run(RunEvent),
     Request(RequestEvent),
-    Child(ChildEvent),
     Executor(ExecutorEvent),
     Schedule(ScheduleEvent),
 }

@@ -11,8 +11,7 @@ use crate::{
         attempt::AttemptState,
         duration,
         event::{
-            AttemptEvent, CheckEvent, ChildEvent, Event, ExecutorEvent, LandingEvent, RunEvent,
-            record::Record,
+            AttemptEvent, CheckEvent, Event, ExecutorEvent, LandingEvent, RunEvent, record::Record,
         },
         graph::task::TaskId,
         select::{TaskState, View},
@@ -304,7 +303,7 @@ fn may_change_states(event: &Event) -> bool {
         | Event::Attempt(_)
         | Event::Graph(_)
         | Event::Landing(_) => true,
-        Event::Check(_) | Event::Child(_) | Event::Executor(_) | Event::Schedule(_) => false,
+        Event::Check(_) | Event::Executor(_) | Event::Schedule(_) => false,
     }
 }
 
@@ -376,7 +375,7 @@ fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
         Some(("verifying: ", command.clone()))
     } else if let (false, Event::Check(CheckEvent::Verified(_))) = (is_landing, event) {
         Some(("", AT_WORK.to_owned()))
-    } else if let Event::Child(ChildEvent::WaitingForChildren(left)) = event {
+    } else if let Event::Attempt(AttemptEvent::WaitingForChildren(left)) = event {
         Some(("", lines::waiting(left)))
     } else {
         // A queued attempt needs no text apart from its state.

@@ -154,7 +154,6 @@ fn text_of(event: &Event) -> &dyn EventText {
         Event::Request(event) => event,
         Event::Attempt(event) => event,
         Event::Check(event) => event,
-        Event::Child(event) => event,
         Event::Executor(event) => event,
         Event::Landing(event) => event,
         Event::Graph(event) => event,

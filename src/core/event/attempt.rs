@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::side_agent::{ReviewEnd, ReviewWait};
+use super::{
+    child::{ChildrenLeft, Orphans},
+    side_agent::{ReviewEnd, ReviewWait},
+};
 use crate::{
     agents::{
         provider_error::ProviderError,
@@ -73,6 +76,16 @@ pub enum AttemptEvent {
     },
     /// The agent of the attempt ended, and its work is verified and lands.
     AgentEnded(AgentEnd),
+    /// The agent reported its task done and exited; its remaining child processes may finish.
+    WaitingForChildren(ChildrenLeft),
+    /// Some of these child processes did not end in time.
+    ChildrenOverdue {
+        /// The processes.
+        #[serde(flatten)]
+        left: ChildrenLeft,
+        /// Whether they are killed or left running.
+        on_orphans: Orphans,
+    },
     /// `ralph` asked the process of the attempt to exit.
     Terminating {
         /// The attempt.

@@ -2,22 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Processes that an agent left running.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChildEvent {
-    /// The agent reported its task done and exited; its remaining child processes may finish.
-    WaitingForChildren(ChildrenLeft),
-    /// Some of these child processes did not end in time.
-    ChildrenOverdue {
-        /// The processes.
-        #[serde(flatten)]
-        left: ChildrenLeft,
-        /// Whether they are killed or left running.
-        on_orphans: Orphans,
-    },
-}
-
 /// The handling of processes that outlast the wait for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -2,7 +2,6 @@
 //! must survive a power cut.
 
 mod attempt;
-mod child;
 mod ended;
 mod graph;
 mod landing;
@@ -47,7 +46,6 @@ impl Event {
             Event::Request(event) => event,
             Event::Attempt(event) => event,
             Event::Check(event) => event,
-            Event::Child(event) => event,
             Event::Executor(event) => event,
             Event::Landing(event) => event,
             Event::Graph(event) => event,

@@ -20,9 +20,7 @@ use super::{
 };
 use crate::{
     duration,
-    event::{
-        AgentEnd, AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans,
-    },
+    event::{AgentEnd, AttemptEvent, AttemptResult, CheckEvent, ChildrenLeft, Event, Orphans},
     verdict::{Outcome, Verdict},
 };
 
@@ -237,7 +235,7 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        let waiting = attempt.emit(ChildEvent::WaitingForChildren(left.clone()));
+        let waiting = attempt.emit(AttemptEvent::WaitingForChildren(left.clone()));
         let Some(AttemptProcess { purpose, watch: Some(watch), left: members, .. }) =
             attempt.process_mut()
         else {
@@ -297,7 +295,7 @@ impl Attempts {
                     let left = attempt.phase.process().and_then(|it| it.left.clone());
                     let on_orphans = sit.graces.on_orphans;
                     commands.extend(left.map(|left| {
-                        attempt.emit(ChildEvent::ChildrenOverdue { left, on_orphans })
+                        attempt.emit(AttemptEvent::ChildrenOverdue { left, on_orphans })
                     }));
                     commands.push(match on_orphans {
                         Orphans::Kill => RunCommand::Process(id, ProcessOrder::Kill),

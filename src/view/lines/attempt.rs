@@ -9,8 +9,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         event::{
-            AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildEvent,
-            ChildrenLeft, Orphans,
+            AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildrenLeft, Orphans,
         },
         graph::task::TaskId,
         select::View,
@@ -66,6 +65,12 @@ impl EventText for AttemptEvent {
             }
             AttemptEvent::AgentContinued { lack, .. } => {
                 faint(format!("{id} continues in the same conversation: {lack}"))
+            }
+            AttemptEvent::WaitingForChildren(left) => {
+                faint(format!("{id} is reported done; {}", waiting(left)))
+            }
+            AttemptEvent::ChildrenOverdue { left, on_orphans } => {
+                warn(overdue(id, left, *on_orphans))
             }
             AttemptEvent::Terminating { why, .. } => warn(format!("ending {id}: {why}")),
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
@@ -379,20 +384,6 @@ impl EventText for CheckEvent {
                 true => faint(format!("{id} {}", proof.reason)),
                 false => warn(format!("{id} {}", proof.reason)),
             },
-        }
-    }
-}
-
-impl EventText for ChildEvent {
-    fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
-        let id = at.id;
-        match self {
-            ChildEvent::WaitingForChildren(left) => {
-                faint(format!("{id} is reported done; {}", waiting(left)))
-            }
-            ChildEvent::ChildrenOverdue { left, on_orphans } => {
-                warn(overdue(id, left, *on_orphans))
-            }
         }
     }
 }
