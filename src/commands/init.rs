@@ -32,7 +32,7 @@ use crate::{
         finding::FindingKind,
         loop_paths::LoopPaths,
         prompt::template::{self, Template},
-        setup::{self, Content, FileFate, Found, SetupChoices},
+        setup::{self, FileFate, Found, SetupChoices},
     },
     project::{
         config_layers::{self, ConfigLayers, Origin},
@@ -99,7 +99,7 @@ fn catch_signals() -> io::Result<Questions> {
 /// # Errors
 /// The file exists; a conflicting folder or link.
 fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
-    let step = FileStep::plan(root, name, &Content::Whole(template.text()), true)?;
+    let step = FileStep::plan(root, name, &template.text(), true)?;
     let is_there = !matches!(step.fate, FileFate::Create(_));
     if is_there && !force {
         return fail(Exit::Error, format!("{name} already exists (use --force to overwrite)"));
@@ -137,8 +137,7 @@ fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
     // The folder may be a link, as in a dotfiles repository.
     let folder = path.parent().unwrap_or(&path);
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let content = Content::Whole(setup::global(wanted));
-    let mut step = FileStep::plan(&folder, "config.yaml", &content, replace)?;
+    let mut step = FileStep::plan(&folder, "config.yaml", &setup::global(wanted), replace)?;
     config_layers::GLOBAL.clone_into(&mut step.name);
     Ok(step.keeping())
 }
@@ -235,8 +234,7 @@ fn ask(
         wizard::ask_verify(questions, found, wanted)?;
     }
     let justfile = found.justfile();
-    let recipes = FileStep::plan(root, justfile, &Content::Recipes, options.force)?;
-    if recipes.fate.text().is_some() {
+    if !root.join(justfile).exists() {
         wanted.recipes =
             questions.is_wanted(&format!("Add recipes for `just` to {justfile}?"), true)?;
     }
@@ -255,9 +253,8 @@ fn steps(
     wanted: &SetupChoices,
     options: &InitArgs,
 ) -> Result<Vec<FileStep>> {
-    let whole = |name: &str, text: String, replace: bool| {
-        FileStep::plan(root, name, &Content::Whole(text), replace)
-    };
+    let whole =
+        |name: &str, text: String, replace: bool| FileStep::plan(root, name, &text, replace);
     let force = options.force;
     let settings = setup::config(found, wanted);
     let mut steps = vec![
@@ -270,7 +267,8 @@ fn steps(
         steps.push(whole(slot_files::INCLUDE, files, force)?.keeping());
     }
     if wanted.recipes {
-        steps.push(FileStep::plan(root, found.justfile(), &Content::Recipes, force)?);
+        // That of a person stays.
+        steps.push(whole(found.justfile(), setup::new_justfile(), false)?);
     }
     if wanted.global {
         steps.push(global_step(wanted, false)?);
@@ -359,7 +357,6 @@ fn line(step: &FileStep, is_done: bool) -> String {
             let kept = kept.map(|end| format!("; backup in {}{end}", step.name));
             ("replace", "replaced", Style::Warn, kept.unwrap_or_default())
         }
-        FileFate::Add(_, what) => ("add to", "added to", Style::Good, format!(": {what}")),
         FileFate::Keep(why) => ("keep", "kept", Style::Faint, format!(": it {why}")),
         FileFate::Same => ("keep", "kept", Style::Faint, String::new()),
     };
@@ -376,7 +373,7 @@ fn preview(steps: &[FileStep]) -> Result<Exit> {
     for step in steps {
         text += &line(step, false);
         if let (Some(whole), false) = (step.fate.text(), step.is_made) {
-            for line in step.added(whole).lines() {
+            for line in whole.lines() {
                 let line = format!("    {}", terminal::visible(line));
                 let _ = writeln!(text, "{}", line.trim_end());
             }

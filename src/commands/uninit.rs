@@ -23,7 +23,7 @@ use crate::{
         exit::{Exit, fail},
         loop_paths,
         prompt::template::{self, Template},
-        setup::{Content, FileFate},
+        setup,
     },
     crash,
     project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
@@ -108,17 +108,15 @@ impl RepositoryTraces {
             paths.push(workspace.graph_path().to_owned());
             paths.push(root.join(config_layers::PATH));
             made.extend([
-                (".ralph/.gitignore", Content::Whole(template::IGNORE.to_owned())),
-                ("prompts/task.md", Content::Whole(Template::Task.text())),
-                ("justfile", Content::Recipes),
+                (".ralph/.gitignore", template::IGNORE.to_owned()),
+                ("prompts/task.md", Template::Task.text()),
+                ("justfile", setup::new_justfile()),
             ]);
         }
         // What a person has changed since stays.
-        let is_as_made = |name: &str, content: &Content| {
-            let text = regular_file::read_to_string(&root.join(name)).ok();
-            text.is_some() && FileFate::of(None, content, false).text() == text.as_deref()
-        };
-        made.retain(|(name, content)| is_as_made(name, content));
+        made.retain(|(name, text)| {
+            regular_file::read_to_string(&root.join(name)).is_ok_and(|found| found == *text)
+        });
         paths.extend(made.iter().map(|(name, _)| root.join(name)));
         paths.retain(|path| fs::symlink_metadata(path).is_ok());
         let slots = loops.iter().map(slots::slots_of).collect::<Result<Vec<_>>>()?;

@@ -253,7 +253,7 @@ pub struct SetupChoices {
     pub max_cost: Option<f64>,
     /// Whether attempts run in a sandbox.
     pub sandbox: bool,
-    /// Whether to add recipes to a justfile.
+    /// Whether to write a justfile, where there is none.
     pub recipes: bool,
     /// Whether to write the user settings too.
     pub global: bool,
@@ -381,15 +381,6 @@ fn but_last(tasks: &str) -> &str {
     tasks.rfind("\n\n").map_or(tasks, |at| &tasks[..=at])
 }
 
-/// The wanted content of a file.
-#[derive(Clone, Debug)]
-pub enum Content {
-    /// Exactly this text.
-    Whole(String),
-    /// The existing text, with the recipes.
-    Recipes,
-}
-
 /// The action for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileFate {
@@ -397,8 +388,6 @@ pub enum FileFate {
     Create(String),
     /// Replace it with this text.
     Replace(String),
-    /// Write this text, which extends the existing text; and a description of the addition.
-    Add(String, String),
     /// Keep it, although it differs from the wanted content, for this reason.
     Keep(String),
     /// Keep it, because it already has the wanted content.
@@ -407,44 +396,22 @@ pub enum FileFate {
 
 impl FileFate {
     /// The action for a file with the text `there`; `may_replace` allows losing that text.
-    pub fn of(there: Option<&[u8]>, content: &Content, may_replace: bool) -> FileFate {
-        let Some(bytes) = there else {
-            return FileFate::Create(match content {
-                Content::Whole(text) => text.clone(),
-                Content::Recipes => new_justfile(),
-            });
-        };
-        let text = str::from_utf8(bytes);
-        match (content, text) {
-            (Content::Whole(wanted), _) if wanted.as_bytes() == bytes => FileFate::Same,
-            (Content::Whole(wanted), _) if may_replace => FileFate::Replace(wanted.clone()),
-            (Content::Whole(_), _) => FileFate::Keep("already exists".to_owned()),
-            (_, Err(_)) => FileFate::Keep("is not UTF-8".to_owned()),
-            (Content::Recipes, Ok(text)) => add_recipes(text),
+    pub fn of(there: Option<&[u8]>, wanted: &str, may_replace: bool) -> FileFate {
+        match there {
+            None => FileFate::Create(wanted.to_owned()),
+            Some(bytes) if wanted.as_bytes() == bytes => FileFate::Same,
+            Some(_) if may_replace => FileFate::Replace(wanted.to_owned()),
+            Some(_) => FileFate::Keep("already exists".to_owned()),
         }
     }
 
     /// The text to write, if any.
     pub fn text(&self) -> Option<&str> {
         match self {
-            FileFate::Create(text) | FileFate::Replace(text) | FileFate::Add(text, _) => Some(text),
+            FileFate::Create(text) | FileFate::Replace(text) => Some(text),
             FileFate::Keep(_) | FileFate::Same => None,
         }
     }
-}
-
-/// Appends a text after a blank line, with the line breaks of the existing text.
-fn append(there: &str, more: &str) -> String {
-    let crlf = there.contains("\r\n");
-    let mut text = there.to_owned();
-    let end = if crlf { "\r\n" } else { "\n" };
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push_str(end);
-    }
-    if !text.is_empty() && !text.ends_with(&format!("{end}{end}")) {
-        text.push_str(end);
-    }
-    text + &if crlf { more.replace('\n', "\r\n") } else { more.to_owned() }
 }
 
 /// Whether `just` reads a file with this name.
@@ -453,37 +420,10 @@ pub fn is_justfile(name: &str) -> bool {
 }
 
 /// A new justfile with only these recipes.
-fn new_justfile() -> String {
+pub fn new_justfile() -> String {
     let head = "# Recipes for common commands. `just` without arguments lists them.\n\n\
                 _default:\n    @just --list\n\n";
     format!("{head}{}", Template::Just.text())
-}
-
-/// Adds the recipes whose names are free.
-fn add_recipes(text: &str) -> FileFate {
-    let taken = taken(text);
-    let recipes = Template::Just.text();
-    let (mut missing, mut names, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
-    for recipe in recipes.trim_end().split("\n\n") {
-        let lines = || recipe.lines().filter(|line| !line.starts_with('#'));
-        let name = lines().find_map(defined).unwrap_or_default();
-        if !taken.contains(&name) {
-            missing.push(recipe);
-            names.push(name);
-        } else if !lines().all(|line| text.lines().any(|it| it == line)) {
-            clashes.push(format!("`{name}`"));
-        }
-    }
-    let others = match clashes.len() {
-        0 => String::new(),
-        _ => format!("already has {}", clashes.join(", ")),
-    };
-    if missing.is_empty() {
-        return if others.is_empty() { FileFate::Same } else { FileFate::Keep(others) };
-    }
-    let others = if others.is_empty() { others } else { format!("; it {others}") };
-    let what = format!("recipes {}{others}", names.join(", "));
-    FileFate::Add(append(text, &(missing.join("\n\n") + "\n")), what)
 }
 
 /// The names of recipes, aliases and modules.
@@ -555,21 +495,11 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_only_if_allowed() {
-        let whole = Content::Whole("new".to_owned());
-        assert_eq!(FileFate::of(None, &whole, false), FileFate::Create("new".to_owned()));
-        assert_eq!(FileFate::of(Some(b"new"), &whole, true), FileFate::Same);
-        assert_eq!(FileFate::of(Some(b"old"), &whole, true), FileFate::Replace("new".to_owned()));
-        assert!(matches!(FileFate::of(Some(b"old"), &whole, false), FileFate::Keep(_)));
-        let recipes = FileFate::of(Some(b"\xff"), &Content::Recipes, true);
-        assert!(matches!(recipes, FileFate::Keep(_)));
-    }
-
-    #[test]
-    fn appended_text_has_the_line_breaks_of_the_file() {
-        assert_eq!(append("", "x\n"), "x\n");
-        assert_eq!(append("a", "x\n"), "a\n\nx\n");
-        assert_eq!(append("a\n\n", "x\n"), "a\n\nx\n");
-        assert_eq!(append("a\r\n", "x\ny\n"), "a\r\n\r\nx\r\ny\r\n");
+        let whole = "new";
+        assert_eq!(FileFate::of(None, whole, false), FileFate::Create("new".to_owned()));
+        assert_eq!(FileFate::of(Some(b"new"), whole, true), FileFate::Same);
+        assert_eq!(FileFate::of(Some(b"old"), whole, true), FileFate::Replace("new".to_owned()));
+        assert!(matches!(FileFate::of(Some(b"old"), whole, false), FileFate::Keep(_)));
     }
 
     #[test]
@@ -589,20 +519,6 @@ mod tests {
     fn names_are_found_in_all_forms() {
         let found: Vec<String> = taken(MINE).into_iter().collect();
         assert_eq!(found, ["build", "c", "check", "docs"]);
-    }
-
-    #[test]
-    fn missing_recipes_are_added_once() {
-        let FileFate::Add(text, what) = add_recipes(MINE) else { panic!() };
-        assert!(text.starts_with(MINE));
-        assert_eq!(what, "recipes ralph, prompt, dag-status, task-reset; it already has `check`");
-        assert_eq!(text.matches("check").count(), MINE.matches("check").count());
-        assert_eq!(add_recipes(&text), FileFate::Keep("already has `check`".to_owned()));
-        assert_eq!(add_recipes(&new_justfile()), FileFate::Same);
-        assert_eq!(add_recipes(&new_justfile().replace('\n', "\r\n")), FileFate::Same);
-        let FileFate::Add(text, _) = add_recipes("a:\r\n  b\r\n") else { panic!() };
-        assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
-        assert_eq!(add_recipes(&text), FileFate::Same);
     }
 
     #[test]

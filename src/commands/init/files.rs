@@ -12,7 +12,7 @@ use crate::{
     adapters::state,
     core::{
         exit::{Exit, Failure},
-        setup::{Content, FileFate},
+        setup::FileFate,
     },
     regular_file,
 };
@@ -37,12 +37,7 @@ impl FileStep {
     ///
     /// # Errors
     /// A conflicting file, folder or link.
-    pub(super) fn plan(
-        root: &Path,
-        name: &str,
-        content: &Content,
-        replace: bool,
-    ) -> Result<FileStep> {
+    pub(super) fn plan(root: &Path, name: &str, content: &str, replace: bool) -> Result<FileStep> {
         let path = root.join(name);
         let there = match regular_file::read(&path) {
             Ok(bytes) => Some(bytes),
@@ -84,17 +79,6 @@ impl FileStep {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
         self.path.with_file_name(name)
-    }
-
-    /// The new part of the text to write.
-    pub(super) fn added<'a>(&self, whole: &'a str) -> &'a str {
-        let there = self.there.as_deref().and_then(|bytes| str::from_utf8(bytes).ok());
-        match (&self.fate, there) {
-            (FileFate::Add(..), Some(there)) => {
-                whole.strip_prefix(there).unwrap_or(whole).trim_start()
-            }
-            _ => whole,
-        }
     }
 
     /// Checks that the path does not lead out of `root`.
@@ -155,10 +139,7 @@ mod tests {
     #[test]
     fn a_setup_goes_on_after_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let plan = |name: &str, replace| {
-            let content = Content::Whole("new".to_owned());
-            FileStep::plan(dir.path(), name, &content, replace).unwrap()
-        };
+        let plan = |name: &str, replace| FileStep::plan(dir.path(), name, "new", replace).unwrap();
         fs::write(dir.path().join("old"), "old").unwrap();
         let steps = [plan("a/b/c", false), plan("old", true).keeping(), plan("late/file", false)];
         // Another process creates a conflicting file.
@@ -177,10 +158,8 @@ mod tests {
     fn conflicts_are_found_before_writing() {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
-        let content = Content::Whole("new".to_owned());
-        let refused = |name: &str| {
-            FileStep::plan(dir.path(), name, &content, true).err().unwrap().to_string()
-        };
+        let refused =
+            |name: &str| FileStep::plan(dir.path(), name, "new", true).err().unwrap().to_string();
         fs::write(dir.path().join("file"), "").unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
