@@ -60,12 +60,7 @@ pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<b
     // A run that goes on does the rest: it verifies what it puts together.
     if !workspace.state.is_locked()? {
         if let Some(carried) = follower.carry_over(repo)? {
-            let how = if carried.is_there { "is on top of it now" } else { "conflicts with it" };
-            let kept = carried.kept;
-            terminal::say(&format!(
-                "`{branch}` was moved back or rewritten: what landed before {how}, and is kept as \
-                 {kept}"
-            ));
+            terminal::say(&carried.text(branch));
         }
         let tip = repo.landings().tip(branch)?;
         if let Some(tip) = tip.filter(|tip| tip.standing == TipStanding::Diverged) {
