@@ -524,23 +524,23 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 76_810;
+const LINES: usize = 76_670;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
     ("adapters", 14_160),
     ("cli", 1_500),
-    ("commands", 11_630),
-    ("core", 27_390),
-    ("project", 6_270),
+    ("commands", 11_600),
+    ("core", 27_320),
+    ("project", 6_260),
     ("report", 1_090),
-    ("runner", 8_600),
-    ("view", 5_830),
+    ("runner", 8_590),
+    ("view", 5_820),
     ("rest", 370),
 ];
 
 /// The number of files in `src`. It only falls, as the lines do.
-const FILES: usize = 404;
+const FILES: usize = 403;
 
 #[test]
 fn the_whole_stays_small() {
