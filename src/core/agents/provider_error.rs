@@ -66,6 +66,9 @@ pub enum ProviderErrorKind {
     Missing,
     /// The agent's program is missing, and was there before: it may be updating itself.
     Vanished,
+    /// The agent reported an error that is not known, before its model said or did anything: whatever
+    /// it is, it is not the task's.
+    Unexplained,
     /// The agent asked a person something, and waited for the answer before it did anything.
     Asked,
     /// The model refused the request.
@@ -164,6 +167,9 @@ impl ProviderErrorKind {
                 Reaction::Briefly(Exit::Agent),
                 "the agent's program is missing; it may be updating itself",
             ),
+            ProviderErrorKind::Unexplained => {
+                (Reaction::Briefly(Exit::Agent), "the agent failed before its model said anything")
+            }
             ProviderErrorKind::Asked => {
                 (Reaction::Stop(Exit::Agent), "the agent asked a person something and waited")
             }
@@ -220,8 +226,11 @@ impl ProviderErrorKind {
             Some(login.map_or_else(own, |login| login.how.to_owned()))
         } else if is(ProviderErrorKind::Setup) {
             Some(format!("correct its command line, `{}`", call.argv.join(" ")))
-        } else if is(ProviderErrorKind::Asked) {
-            Some(format!("start `{}` once by hand in this repository and answer it", call.name))
+        } else if is(ProviderErrorKind::Asked) || is(ProviderErrorKind::Unexplained) {
+            Some(format!(
+                "start `{}` once by hand in this repository and see what it says",
+                call.name
+            ))
         } else if is(ProviderErrorKind::Missing) || is(ProviderErrorKind::Vanished) {
             let own = || "correct its command, or name another agent with `--agent`".to_owned();
             Some(preset.map_or_else(own, AgentPreset::installation))
@@ -331,7 +340,9 @@ pub fn classify<Z: TimeZone>(
         | Outcome::NotStarted { .. } => return None,
     };
     if let Some(end) = &output.transcript.end {
-        return end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();
+        let known = end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();
+        let is_early = end.is_error && output.streams && !output.transcript.has_used_model();
+        return known.or(is_early.then_some(ProviderErrorKind::Unexplained));
     }
     if exit_code == Some(0) {
         return None;
@@ -465,6 +476,7 @@ fn with_period<Z: TimeZone>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::transcript::Tokens;
 
     #[test]
     fn every_kind_of_error_has_its_advice() {
@@ -496,6 +508,7 @@ mod tests {
             (O::Missing, [agent; 3]),
             (O::Asked, [agent; 3]),
             (O::Vanished, [seconds(5), seconds(40), agent]),
+            (O::Unexplained, [seconds(5), seconds(40), agent]),
             (O::RateLimit { retry_at: retry(15) }, [seconds(20), seconds(55), seconds(335)]),
             (O::Refused, [Advice::Count; 3]),
             (O::TooLong, [Advice::Count; 3]),
@@ -506,6 +519,24 @@ mod tests {
             assert_eq!(got, want, "{obstacle}");
         }
         assert_eq!(Exit::Denied.code(), 77);
+    }
+
+    /// Whatever its words are: no prompt of a task has been read.
+    #[test]
+    fn an_error_before_the_model_said_anything_is_not_the_tasks() {
+        let end =
+            FinalResult { text: "flux gate".to_owned(), is_error: true, ..FinalResult::default() };
+        let mut transcript = AgentTranscript::default();
+        transcript.end = Some(end);
+        let kind = |transcript: &AgentTranscript| {
+            let outcome = &Outcome::Exited { exit_code: 1 };
+            let (format, streams, stderr) = (Format::CodexJson, true, "");
+            let output = AttemptOutput { format, streams, transcript, outcome, stderr };
+            classify(&output, &Utc::now())
+        };
+        assert_eq!(kind(&transcript), Some(ProviderErrorKind::Unexplained));
+        transcript.usage.tokens = Some(Tokens { input: 9, ..Tokens::default() });
+        assert_eq!(kind(&transcript), None);
     }
 
     #[test]
@@ -530,6 +561,7 @@ mod tests {
             (ProviderErrorKind::Missing, &own, "correct its command"),
             (ProviderErrorKind::Setup, &own, "`./mine.sh -x`"),
             (ProviderErrorKind::Asked, &claude, "start `claude` once by hand"),
+            (ProviderErrorKind::Unexplained, &claude, "start `claude` once by hand"),
             (ProviderErrorKind::Vanished, &claude, "`npm install -g @anthropic-ai/claude-code`"),
             (ProviderErrorKind::Credit, &claude, "add credit"),
             (ProviderErrorKind::Model, &claude, "name a model"),

@@ -213,6 +213,14 @@ impl AgentTranscript {
             || self.end.is_some()
     }
 
+    /// Whether the model has used tokens or a tool, or its last message is not the error itself.
+    pub fn has_used_model(&self) -> bool {
+        let error = self.end.as_ref().map(|end| end.text.as_str());
+        self.usage.tokens.is_some_and(|tokens| tokens != Tokens::default())
+            || !self.tools.is_empty()
+            || self.message.as_deref().is_some_and(|message| Some(message) != error)
+    }
+
     /// The last line that is not an event and not blank, at most 500 characters.
     pub fn last_line(&self) -> Option<&str> {
         self.lines.lines().next_back()
