@@ -100,7 +100,8 @@ fn the_list_of_task_fields_is_made_from_the_fields() {
 fn the_table_of_agents_is_made_from_the_presets() {
     let row = |preset: &ralph::core::agents::agent_preset::AgentPreset| {
         let login = preset.login.map_or("not checked", |login| login.how);
-        let (name, command, install) = (preset.name, preset.argv.join(" "), preset.install);
+        let (name, command, install) =
+            (preset.name, shell_words::join(preset.argv), preset.install);
         format!("| `{name}` | `{command}` | `{install}` | {login} |")
     };
     let rows = ralph::core::agents::agent_preset::ALL.iter().map(row);

@@ -416,6 +416,8 @@ fn claude_as_root_is_refused_with_the_cure() {
             "--dangerously-skip-permissions",
             "--disallowedTools",
             "EnterWorktree,ScheduleWakeup,CronCreate,Monitor",
+            "--settings",
+            "{\"crossSessionInbound\":\"refuse\"}",
             "--output-format",
             "stream-json",
             "--verbose"

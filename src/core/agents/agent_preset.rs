@@ -112,8 +112,8 @@ const PLAIN: AgentPreset = AgentPreset {
 /// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs
 /// inside another one, but more cleanly without the variables of that one. `--max-budget-usd` is an
 /// unknown option to 2.0.28 and before, and known to 2.0.31. Without the tools that leave the slot or
-/// outlast the attempt; versions without them accept their names. It does not update itself meanwhile, and
-/// remembers nothing from one task to the next.
+/// outlast the attempt; versions without them accept their names. Sessions in other slots send it nothing,
+/// it does not update itself meanwhile, and remembers nothing from one task to the next.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
@@ -122,6 +122,8 @@ const CLAUDE: AgentPreset = AgentPreset {
         "--dangerously-skip-permissions",
         "--disallowedTools",
         "EnterWorktree,ScheduleWakeup,CronCreate,Monitor",
+        "--settings",
+        "{\"crossSessionInbound\":\"refuse\"}",
         "--output-format",
         "stream-json",
         "--verbose",
