@@ -203,11 +203,7 @@ impl Runner {
             let landed = &self.core.journal.history().run.landed;
             if record.slot.is_some() && !landed.is_empty() {
                 let collided = &self.core.journal.history().of(&record.task_id).collided;
-                let others = (landed.as_slice(), collided.as_slice());
-                evidence.takes_back =
-                    scrutiny::taken_back(workspace, record, evidence, others).unwrap_or_default();
-                let dropped = scrutiny::dropped_side(&workspace.repo, record, collided, evidence)?;
-                evidence.missing.extend(dropped);
+                scrutiny::weigh_others(workspace, record, (landed, collided), evidence);
             }
             let settings = self.core.proof_settings(record);
             let is_first = settings.is_required

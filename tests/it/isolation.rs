@@ -380,6 +380,28 @@ fn a_conflict_that_is_resolved_without_the_other_side_does_not_land() {
     assert_eq!(trial.read("same"), "names: a b\none\ntwo\nthree\na does\nb does\n");
 }
 
+/// Nobody can keep a line of a file that becomes another one.
+#[test]
+fn what_a_rewrite_of_a_file_loses_of_others_is_only_named() {
+    let agent = "cat > /dev/null
+        case $RALPH_TASK_ID-$RALPH_ATTEMPT in
+        a-*) until [ -e \"$TRIAL_DIR/at-b\" ]; do sleep 0.02; done; sed -i '2a mended' same;;
+        *) touch \"$TRIAL_DIR/at-b\"; main=\"git -C $TRIAL_DIR/repo show main:same\"
+           until $main | grep -q mended; do sleep 0.02; done
+           printf 'all is new\nin here\n' > same;;
+        esac
+        git add -A; git commit -qm work; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project("tasks: [{id: a}, {id: b}]\n", agent)
+        .file("same", "one\ntwo\nthree\nfour\n")
+        .file(".ralph/config.yaml", "jobs: 2\nmax_attempts: 3\nverify: 'true'\n");
+    trial.run(["run"]).graph_complete();
+    let failed = trial.lines("failed");
+    assert!(failed.iter().all(|line| line["verdict"] == "conflict"), "{failed:?}");
+    let landed = trial.lines("completed");
+    assert_eq!(landed[1]["takes_back"], json!(["a"]));
+    assert_eq!(trial.read("same"), "all is new\nin here\n");
+}
+
 /// Commands of `setup` cannot read a manifest with marks.
 #[test]
 fn commands_that_run_before_the_agent_see_no_marks() {

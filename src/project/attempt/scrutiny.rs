@@ -157,13 +157,30 @@ const COMPARED: usize = 100;
 /// The lines that work must have added before their loss says that it was taken back.
 const SOME_LINES: usize = 3;
 
+/// Adds to the evidence which landed work of other tasks it takes back. Where git cannot tell, the
+/// attempt does not land: nobody could say that nothing of theirs is lost.
+pub fn weigh_others(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    (landed, collided): (&[LandedWork], &[String]),
+    evidence: &mut Evidence,
+) {
+    let judged = taken_back(workspace, record, evidence, (landed, collided)).and_then(|tasks| {
+        evidence.takes_back = tasks;
+        dropped_side(&workspace.repo, record, (landed, collided), evidence)
+    });
+    let unknown =
+        |error| Some(format!("its work cannot be compared with that of other tasks: {error:#}"));
+    evidence.missing.extend(judged.unwrap_or_else(unknown));
+}
+
 /// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
 /// commits, leave all its files as they were before it, or have hardly a line of what it added, in all
 /// or to a file in which the task `collided` with others.
 ///
 /// # Errors
 /// Errors of git.
-pub fn taken_back(
+fn taken_back(
     workspace: &Workspace,
     record: &AttemptRecord,
     evidence: &Evidence,
@@ -269,26 +286,45 @@ fn is_most(part: usize, all: usize) -> bool {
 }
 
 /// What is said of work that takes back landed work of other tasks although its task conflicted in
-/// these files before. Files that one side deleted have no lines of both: what is lost there is only
-/// named.
+/// these files before. Files that one side deleted have no lines of both, and one that the work
+/// rewrites loses more than what they added: what is lost there is only named.
 ///
 /// # Errors
 /// The error of `git`.
-pub fn dropped_side(
+fn dropped_side(
     repo: &Repo,
     record: &AttemptRecord,
-    collided: &[String],
+    (landed, collided): (&[LandedWork], &[String]),
     evidence: &Evidence,
 ) -> Result<Option<String>> {
     let tasks: Vec<&str> = evidence.takes_back.iter().map(TaskId::as_str).collect();
+    let (Some(base), Some(head)) = (&record.base, evidence.commits.last()) else {
+        return Ok(None);
+    };
     let mut kept = Vec::new();
     for path in collided.iter().filter(|_| !tasks.is_empty()) {
-        let head = evidence.commits.last().map(|commit| &*commit.id);
-        let mut is_in_both = true;
-        for side in record.base.as_deref().into_iter().chain(head) {
-            is_in_both &= repo.file_at(side, path)?.is_some();
+        if repo.file_at(base, path)?.is_none() || repo.file_at(&head.id, path)?.is_none() {
+            continue;
         }
-        kept.extend(is_in_both.then(|| path.clone()));
+        let mut theirs = Vec::new();
+        for work in landed.iter().filter(|work| evidence.takes_back.contains(&work.task_id)) {
+            let Some((first, last)) = work.commits.first().zip(work.commits.last()) else {
+                continue;
+            };
+            let before = repo.commit_of(&format!("{first}^"))?;
+            if let Some(before) = before {
+                theirs.extend(added_lines(repo, [&before, last, base], path)?);
+            }
+        }
+        let left = text_at(repo, &head.id, path)?;
+        let left: BTreeSet<&str> = left.lines().map(str::trim).collect();
+        let base = text_at(repo, base, path)?;
+        let is_lost = |line: &&str| !left.contains(line) && line.chars().any(char::is_alphanumeric);
+        let lost = base.lines().map(str::trim).filter(is_lost);
+        let own = lost.filter(|line| !theirs.iter().any(|it| it == line)).count();
+        if own < SOME_LINES {
+            kept.push(path);
+        }
     }
     Ok((!kept.is_empty()).then(|| {
         let (files, tasks) = (first_names(&kept), first_names(&tasks));
