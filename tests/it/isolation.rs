@@ -402,6 +402,18 @@ fn what_a_rewrite_of_a_file_loses_of_others_is_only_named() {
     assert_eq!(trial.read("same"), "all is new\nin here\n");
 }
 
+/// A pattern for what is built may also match what an agent writes.
+#[test]
+fn source_code_that_git_ignores_is_named() {
+    let agent = "cat > /dev/null; mkdir -p src/build build
+        echo 'export const x = 1' | tee src/build/new.ts build/made.js; echo see > notes
+        git add -A; git commit -qm work; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project("tasks: [{id: a}]\n", agent).file(".gitignore", "build\n");
+    trial.run(["run"]).graph_complete();
+    let landed = &trial.lines("completed")[0];
+    assert_eq!(landed["tried"], json!(["src/build/, which git ignores"]), "{landed}");
+}
+
 /// Commands of `setup` cannot read a manifest with marks.
 #[test]
 fn commands_that_run_before_the_agent_see_no_marks() {

@@ -146,6 +146,18 @@ impl LocalRules<'_> {
         Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
+    /// The untracked files that the rules of git ignore; folders of which all is ignored end in a
+    /// slash and stand for what they hold.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn ignored_places(&self) -> Result<Vec<String>> {
+        let others = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
+        let list = program::run(&self.root, &[&others[..], &["--directory"]].concat())?;
+        let places = list.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(places.map(lossy).collect())
+    }
+
     /// Adds this path, relative to the root, to the repository's exclude file.
     pub fn exclude_path(&self, path: &str) -> Result<()> {
         self.exclude(&[&pattern(path)])

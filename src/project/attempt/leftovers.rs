@@ -24,6 +24,7 @@ use crate::{
         executor::Executor,
         graph::task::TaskId,
         loop_paths::LoopPaths,
+        proof::source_code::lexer::Language,
         redact::is_secret_file,
         verdict::{Autocommit, Outcome},
     },
@@ -54,18 +55,43 @@ pub fn unwanted(workspace: &Workspace, base: Option<&CommitId>) -> Vec<&'static 
     UNWANTED.into_iter().filter(is_new).collect()
 }
 
-/// Says which of that an attempt has left in its slot, unless the repository ignores it.
+/// Says which of that an attempt has left in its slot, unless the repository ignores it, and which
+/// source code it wrote that git ignores: no commit of it lands either.
 ///
 /// # Errors
 /// The error of `git`.
 pub fn left_out(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Result<Vec<String>> {
-    let mut unwanted = unwanted(workspace, record.base.as_ref());
-    unwanted.retain(|path| record.slot.is_some() && tree.root().join(path).exists());
-    if unwanted.is_empty() {
+    if record.slot.is_none() {
         return Ok(Vec::new());
     }
-    let unwanted = workspace.repo.local().unignored(&unwanted)?.into_iter();
-    Ok(unwanted.map(|path| format!("commit of {path}, which `.gitignore` should name")).collect())
+    let mut unwanted = unwanted(workspace, record.base.as_ref());
+    unwanted.retain(|path| tree.root().join(path).exists());
+    if !unwanted.is_empty() {
+        unwanted = workspace.repo.local().unignored(&unwanted)?;
+    }
+    let unwanted = unwanted.into_iter();
+    let unwanted = unwanted.map(|path| format!("commit of {path}, which `.gitignore` should name"));
+    let ignored = ignored_code(tree, SystemTime::from(record.started_at))?.into_iter();
+    Ok(unwanted.chain(ignored.map(|path| format!("{path}, which git ignores"))).collect())
+}
+
+/// The files of source code, written since, that git ignores in a folder of sources, and folders with
+/// such files. In other folders they are what a build makes.
+fn ignored_code(tree: &Repo, since: SystemTime) -> Result<Vec<String>> {
+    /// What holds the sources of a project.
+    const SOURCES: [&str; 5] = ["src", "lib", "app", "tests", "test"];
+    let is_new = |file: &PathBuf| {
+        let written = file.symlink_metadata().and_then(|found| found.modified());
+        Language::of(&file.to_string_lossy()).is_some() && written.is_ok_and(|at| at >= since)
+    };
+    let has_code = |path: &String| {
+        let place = tree.root().join(path);
+        let files = place.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+        files.chain([place]).any(|file| is_new(&file))
+    };
+    let mut places = tree.local().ignored_places()?;
+    places.retain(|path| path.split('/').any(|name| SOURCES.contains(&name)) && has_code(path));
+    Ok(places)
 }
 
 /// Returns the ref that keeps the work of an attempt.
