@@ -169,12 +169,13 @@ fn failed_to_start(ended: &AttemptResult) -> bool {
     /// A failure within this time counts as a failed start. Claude Code gives its first answer
     /// after about a second; an invalid key or flag ends it sooner.
     const AT_ONCE: Duration = Duration::from_secs(5);
-    // A provider error shows that the agent started, and so does an answer of its model.
+    // A provider error shows that the agent started, and so does an answer of its model, or work.
     let has_answered = ended.usage.tokens.is_some_and(|tokens| tokens.output > 0);
     ended.verdict == Verdict::Failed
         && ended.evidence.obstacle.is_none()
         && !has_answered
         && ended.evidence.commits.is_empty()
+        && ended.evidence.leftovers.is_empty()
         && ended.duration() < AT_ONCE
 }
 
