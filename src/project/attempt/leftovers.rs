@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::SystemTime,
 };
 
@@ -64,14 +64,15 @@ pub fn left_out(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> R
     if record.slot.is_none() {
         return Ok(Vec::new());
     }
+    let began = SystemTime::from(record.started_at);
     let mut unwanted = unwanted(workspace, record.base.as_ref());
-    unwanted.retain(|path| tree.root().join(path).exists());
+    unwanted.retain(|path| is_written_since(&tree.root().join(path), began));
     if !unwanted.is_empty() {
         unwanted = workspace.repo.local().unignored(&unwanted)?;
     }
     let unwanted = unwanted.into_iter();
-    let unwanted = unwanted.map(|path| format!("commit of {path}, which `.gitignore` should name"));
-    let ignored = ignored_code(tree, SystemTime::from(record.started_at))?.into_iter();
+    let unwanted = unwanted.map(|path| format!("{path}, which `.gitignore` should name"));
+    let ignored = ignored_code(tree, began)?.into_iter();
     Ok(unwanted.chain(ignored.map(|path| format!("{path}, which git ignores"))).collect())
 }
 
@@ -81,8 +82,7 @@ fn ignored_code(tree: &Repo, since: SystemTime) -> Result<Vec<String>> {
     /// What holds the sources of a project.
     const SOURCES: [&str; 5] = ["src", "lib", "app", "tests", "test"];
     let is_new = |file: &PathBuf| {
-        let written = file.symlink_metadata().and_then(|found| found.modified());
-        Language::of(&file.to_string_lossy()).is_some() && written.is_ok_and(|at| at >= since)
+        Language::of(&file.to_string_lossy()).is_some() && is_written_since(file, since)
     };
     let has_code = |path: &String| {
         let place = tree.root().join(path);
@@ -92,6 +92,10 @@ fn ignored_code(tree: &Repo, since: SystemTime) -> Result<Vec<String>> {
     let mut places = tree.local().ignored_places()?;
     places.retain(|path| path.split('/').any(|name| SOURCES.contains(&name)) && has_code(path));
     Ok(places)
+}
+
+fn is_written_since(file: &Path, at: SystemTime) -> bool {
+    file.symlink_metadata().and_then(|found| found.modified()).is_ok_and(|written| written >= at)
 }
 
 /// Returns the ref that keeps the work of an attempt.
@@ -125,11 +129,11 @@ pub fn in_checkout(workspace: &Workspace, record: &AttemptRecord) -> Result<Vec<
     let began = SystemTime::from(record.started_at);
     let paths = changed(workspace, &workspace.repo)?.into_keys();
     let files = paths.map(|path| workspace.root().join(path));
-    let is_new = |file: &PathBuf| {
-        let written = file.symlink_metadata().and_then(|found| found.modified());
-        written.is_ok_and(|at| at >= began)
-    };
-    Ok(files.filter(is_new).take(FEW).map(|file| file.display().to_string()).collect())
+    Ok(files
+        .filter(|file| is_written_since(file, began))
+        .take(FEW)
+        .map(|file| file.display().to_string())
+        .collect())
 }
 
 /// Returns the paths whose contents differ from `before`. Staging a path is not a change.
