@@ -1,6 +1,9 @@
 //! `ralph review`: goes through what landed and nobody has looked at, what deserves it most first.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use anyhow::Result;
 
@@ -105,8 +108,10 @@ pub(super) fn landings(
         let Some(change) = LandedChange::of(&workspace.repo, entry, &tip)? else { continue };
         let (before, last) = change.ends();
         let files = workspace.repo.differing(Some(&before), &last)?;
-        let added = workspace.repo.local().added_after(&before, &last)?;
-        let added: Vec<&str> = added.iter().map(String::as_str).collect();
+        let steps = workspace.repo.local().steps_after(&before, &last)?;
+        let added: BTreeSet<&str> =
+            steps.iter().flat_map(|step| &step.added).map(String::as_str).collect();
+        let added: Vec<&str> = added.into_iter().collect();
         let free = workspace.repo.local().unignored(&added)?;
         let ignored = added.iter().filter(|path| !free.contains(path)).map(ToString::to_string);
         let facts = WorkFacts {

@@ -53,6 +53,8 @@ pub(super) fn agent(
         ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
         ("TASK_FOLDER".to_owned(), task_dir),
     ];
+    // For what it says of commits that have to be made again.
+    env.extend(record.base.as_ref().map(|base| ("RALPH_BASE".to_owned(), base.to_string())));
     // A `ralph` that the agent runs must use the same graph file and the same loop.
     if let Some(graph) = workspace.other_graph() {
         env.push(("RALPH_GRAPH".to_owned(), graph.display().to_string()));

@@ -597,6 +597,10 @@ fn secrets_and_ignored_files_do_not_land() {
     };
     let key = format!("ghp_{}", "Zx9Kq3Lm7Tp2Vb8Nc4Rd6Wf1Hs5Jy0Ga3Ue7");
     let writes_key = format!("echo 'token = \"{key}\"' > settings.py; git add settings.py");
+    let takes_back =
+        format!("{writes_key}; git commit -qm A; echo 3 > settings.py; git add settings.py");
+    let says_key =
+        format!("echo 2 > value; git commit -qam 'With {key}'; echo 3 > value; git add value");
     for (work, what) in [
         ("echo K=1 > .env; git add -f .env", "adds a file that holds secrets by its name: `.env`"),
         (
@@ -605,6 +609,8 @@ fn secrets_and_ignored_files_do_not_land() {
         ),
         ("echo 1 > my.db; git add -f my.db", "adds a file that git ignores: `my.db`"),
         (&writes_key, "writes what looks like a key or a password: `settings.py:1`"),
+        (&takes_back, "writes what looks like a key or a password: `settings.py:1 of "),
+        (&says_key, "writes what looks like a key or a password: `the message of "),
         ("echo 2 > value; git add value", "changes what `protect` keeps as it is: `value`"),
     ] {
         let (trial, said) = stage("protect: [value]\n", work);
@@ -620,4 +626,19 @@ fn secrets_and_ignored_files_do_not_land() {
     let (trial, said) = stage("", large);
     assert_eq!(trial.subjects(), ["Work"]);
     assert!(said.contains("new large or binary files: model.bin (10 MB)"), "{said}");
+}
+
+/// The history would keep what a later commit removes.
+#[test]
+fn commits_with_a_key_are_made_again() {
+    let key = format!("ghp_{}", "Zx9Kq3Lm7Tp2Vb8Nc4Rd6Wf1Hs5Jy0Ga3Ue7");
+    let script = format!(
+        "cat > /dev/null; if [ $RALPH_ATTEMPT = 1 ]; then echo '{key}' > a; git add a
+         else git reset -q --soft \"$RALPH_BASE\"; echo none > a; git add a; fi
+         git commit -qm Work; \"$RALPH\" task-complete a"
+    );
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", &script]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.subjects(), ["Work"]);
+    assert!(!trial.git(&["log", "-p"]).contains(&key));
 }

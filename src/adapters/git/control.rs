@@ -14,13 +14,28 @@ use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid, Repository};
 use super::{
     LocalRules, Repo, lossy,
     program::{self, HOOKS},
-    reader::Walk,
+    reader::{Walk, WalkedCommit},
 };
-use crate::regular_file;
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// The hooks that git runs for a commit (githooks(5)).
 const COMMIT_HOOKS: &[&str] =
     &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
+
+/// A commit of some work, with what it changed.
+#[derive(Debug)]
+pub struct WorkStep {
+    /// The commit.
+    pub id: CommitId,
+    /// Its parents.
+    pub parents: Vec<CommitId>,
+    /// Its message.
+    pub message: String,
+    /// The paths that it adds.
+    pub added: BTreeSet<String>,
+    /// The paths that it adds or changes.
+    pub written: BTreeSet<String>,
+}
 
 impl Repo {
     /// The mode and id of a file in the index; none if the index does not have it, or has it in
@@ -120,20 +135,27 @@ impl LocalRules<'_> {
         Ok(free.map(|(_, path)| *path).collect())
     }
 
-    /// The paths that the commits after `base` add, also those that a later one of them removes.
+    /// The commits after `base`, each with what it changed: a later one may take something back, and
+    /// the history keeps it.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn added_after(&self, base: &str, head: &str) -> Result<Vec<String>> {
-        let mut paths = BTreeSet::new();
+    pub fn steps_after(&self, base: &str, head: &str) -> Result<Vec<WorkStep>> {
+        let mut steps = Vec::new();
         for commit in self.walk(Walk { head, hidden: &[base], most: usize::MAX }, |_| true)? {
-            let parents = commit.parents.iter().map(|parent| Some(parent.as_str()));
-            for parent in parents.chain(commit.parents.is_empty().then_some(None)) {
-                let changed = self.changed_entries(parent, &commit.id)?.into_iter();
-                paths.extend(changed.filter(|(_, [was, _])| *was == 0).map(|(path, _)| path));
+            let WalkedCommit { id, parents, message } = commit;
+            let (added, written) = Default::default();
+            let mut step = WorkStep { id, parents, message, added, written };
+            let parents = step.parents.iter().map(|parent| Some(parent.as_str()));
+            for parent in parents.chain(step.parents.is_empty().then_some(None)) {
+                for (path, [was, now]) in self.changed_entries(parent, &step.id)? {
+                    step.added.extend((was == 0).then(|| path.clone()));
+                    step.written.extend((now != 0).then_some(path));
+                }
             }
+            steps.push(step);
         }
-        Ok(paths.into_iter().collect())
+        Ok(steps)
     }
 
     /// The files of the index that the rules of git ignore.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    adapters::git::Repo,
+    adapters::git::{Repo, WorkStep},
     core::{
         commit_id::CommitId,
         graph::task::{CommitRule, Task},
@@ -89,36 +89,45 @@ impl WorkFiles {
         // Files of `ralph` itself do not land.
         let is_allowed =
             |path: &String| is_named(&config.allow_files, path) || workspace.is_own(path);
-        let added: BTreeSet<String> = tree.local().added_after(base, head)?.into_iter().collect();
-        let added = || added.iter().filter(|path| !is_allowed(path));
+        let steps = tree.local().steps_after(base, head)?;
+        let added: BTreeSet<&String> = steps.iter().flat_map(|step| &step.added).collect();
+        let added = || added.iter().copied().filter(|path| !is_allowed(path));
         let changed: BTreeSet<&String> = changed.iter().collect();
         let mut found = WorkFiles::default();
-        let again = format!(
-            "make the commits since {} again without it, or let a person name it in `allow_files`",
-            base.short()
-        );
+        let again = "make its commits again without it (`git reset --soft \"$RALPH_BASE\"`), or let a \
+                     person name it in `allow_files`";
         let by_name = added().filter(|path| redact::is_secret_file(path));
-        found.fault("adds a file that holds secrets by its name", by_name, &again);
+        found.fault("adds a file that holds secrets by its name", by_name, again);
         if added().next().is_some() {
             let ignored: BTreeSet<String> = tree.local().ignored_in_index()?.into_iter().collect();
             let ignored =
                 added().filter(|path| ignored.contains(*path) && !redact::is_secret_file(path));
-            found.fault("adds a file that git ignores", ignored, &again);
+            found.fault("adds a file that git ignores", ignored, again);
         }
-        let mut keys = Vec::new();
         for path in changed.iter().copied().filter(|path| !is_allowed(path)) {
             let Some(now) = tree.file_at(head, path)? else { continue };
-            let before = tree.file_at(base, path)?;
-            if before.is_none() && (now.len() >= LARGE || is_binary(&now)) {
+            let is_new = tree.file_at(base, path)?.is_none();
+            if is_new && (now.len() >= LARGE || is_binary(&now)) {
                 found.bulk.push(format!("{path} ({})", size(now.len())));
             }
-            if !is_binary(&now)
-                && let Some(line) = new_key(workspace, path, &now, before.as_deref())
-            {
-                keys.push(format!("{path}:{line}"));
+        }
+        let mut keys = BTreeSet::new();
+        for WorkStep { id, parents, message, written, .. } in &steps {
+            let of_step = if id == head { String::new() } else { format!(" of {}", id.short()) };
+            let message_has_key = new_key(workspace, "", message.as_bytes(), &[]).is_some();
+            keys.extend(message_has_key.then(|| format!("the message of {}", id.short())));
+            let is_searched = |path: &&String| !is_allowed(path) && !redact::is_secret_file(path);
+            for path in written.iter().filter(is_searched) {
+                let Some(now) = tree.file_at(id, path)?.filter(|now| !is_binary(now)) else {
+                    continue;
+                };
+                let before = parents.iter().chain([base]).map(|commit| tree.file_at(commit, path));
+                let before = before.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+                let line = new_key(workspace, path, &now, &before);
+                keys.extend(line.map(|line| format!("{path}:{line}{of_step}")));
             }
         }
-        found.fault("writes what looks like a key or a password", keys.iter(), &again);
+        found.fault("writes what looks like a key or a password", keys.iter(), again);
         let guarded = changed.into_iter().filter(|path| is_named(&config.protect, path));
         let cure = format!("`git checkout {} -- PATH` takes that back", base.short());
         found.fault("changes what `protect` keeps as it is", guarded, &cure);
@@ -154,14 +163,14 @@ fn is_binary(content: &[u8]) -> bool {
     content.iter().take(SAMPLE).any(|byte| *byte == 0)
 }
 
-/// The number of the first line of a file with a secret that it did not have before.
-fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: Option<&[u8]>) -> Option<usize> {
+/// The number of the first line of a file with a secret that none of its earlier texts has.
+fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: &[Vec<u8>]) -> Option<usize> {
     let lines = |text: &[u8]| -> Vec<String> {
         let text = &text[..text.len().min(SEARCHED)];
         let lines = text.split(|byte| *byte == b'\n');
         lines.map(|line| redact::without_examples(&String::from_utf8_lossy(line))).collect()
     };
-    let before: BTreeSet<String> = before.map(lines).unwrap_or_default().into_iter().collect();
+    let before: BTreeSet<String> = before.iter().flat_map(|text| lines(text)).collect();
     let now = lines(now);
     let is_new = |line: &&String| !before.contains(*line);
     let new = now.iter().filter(is_new).map(String::as_str).collect::<Vec<_>>().join("\n");
