@@ -31,9 +31,7 @@ pub use landing::{
 };
 pub use request::{Answer, RequestEvent, StopRequest};
 pub use run::{Begun, Blocker, PlainLoop, RunEvent};
-pub use schedule::{
-    Hindrance, Hook, HookFailed, NotifyFailed, ScheduleEvent, Slept, WakeTrigger, Woken,
-};
+pub use schedule::{Hindrance, Hook, HookFailed, ScheduleEvent, Slept, WakeTrigger, Woken};
 pub use side_agent::{ReviewEnd, ReviewWait};
 pub use stop::StopReason;
 

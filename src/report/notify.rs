@@ -24,7 +24,7 @@ use crate::{
         state::StateFolder,
     },
     core::{
-        event::{Begun, Event, NotifyFailed, RunEvent, ScheduleEvent, record::Record},
+        event::{Begun, Event, RunEvent, record::Record},
         notification_kind::NotificationKind,
         redact::Redactor,
         select::View,
@@ -152,7 +152,7 @@ impl NotifierContext {
             if let Err(why) = command.run(&message, || self.is_cut.load(SeqCst))
                 && !std::mem::replace(&mut has_complained, true)
             {
-                self.complain(notifier, &message, why);
+                self.complain(notifier, &message, &why);
             }
             let mut done = 1;
             if self.has_ended.load(SeqCst) {
@@ -164,15 +164,14 @@ impl NotifierContext {
     }
 
     /// Records that a notification failed; the run reports that when it reads the record.
-    fn complain(&self, notifier: &Notifier, message: &ProgramMessage, why: String) {
+    fn complain(&self, notifier: &Notifier, message: &ProgramMessage, why: &str) {
         let run_id = self.run_id.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let journal = Journal::new(self.journal.clone());
         let store = EventStore::open(journal, self.state.clone(), run_id, self.secrets.clone());
-        let moment = message.event.clone();
-        let failed = NotifyFailed { notifier: notifier.to_string(), moment, why };
+        let moment = &message.event;
+        let text = format!("`{moment}` not sent: {notifier}: {why} (reported once per notifier)");
         // If the journal is not writable, the run ends for that reason.
-        let _ =
-            store.and_then(|mut store| store.emit(None, None, ScheduleEvent::NotifyFailed(failed)));
+        let _ = store.and_then(|mut store| store.emit(None, None, RunEvent::Noticed { text }));
     }
 }
 

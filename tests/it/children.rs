@@ -44,7 +44,7 @@ fn children_are_waited_for_after_each_kind_of_report() {
         trial.leave("open");
         run.end(&trial).graph_complete();
         assert!(trial.sign("ended-near").exists() && trial.sign("ended-far").exists());
-        assert_eq!(trial.tasks("children_overdue"), [""; 0]);
+        assert_eq!(trial.tasks("children_ended"), ["a"]);
         assert_eq!(
             (trial.tasks("started"), trial.status("a")),
             (vec!["a".into()], "complete".into())
@@ -62,6 +62,7 @@ fn children_past_the_wait_limit_are_named_and_ended() {
     assert!(told["children"].as_array().unwrap().contains(&"sh".into()), "{told}");
     let ended = trial.lines("completed").remove(0);
     assert!(ended["swept"].as_array().unwrap().contains(&"sh".into()), "{ended}");
+    assert_eq!(trial.tasks("children_ended"), [""; 0]);
     trial.no_process_is_left();
     assert!(!trial.sign("ended-near").exists() && !trial.sign("ended-far").exists());
 }
@@ -123,6 +124,7 @@ fn a_time_limit_ends_the_wait_for_children_and_the_report_counts() {
     let trial = stage("commit", "10m");
     trial.run(["run", "--task", "a", "--timeout", "2s"]).graph_complete();
     assert_eq!(trial.tasks("terminating"), ["a"]);
+    assert_eq!(trial.tasks("children_ended"), [""; 0]);
     trial.no_process_is_left();
 }
 

@@ -218,6 +218,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"children":["sh","worker"],"limit_seconds":300.0"#,
     ),
+    ("children_ended", "a", r#""attempt":1"#),
     (
         "children_overdue",
         "a",
@@ -269,7 +270,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "",
         r#""hook":"after_run","command":"tidy","outcome":"exited","exit_code":4,"duration_seconds":1.0,"log":"[log]""#,
     ),
-    ("notify_failed", "", r#""notifier":"desktop","moment":"finished","why":"no bus""#),
+    (
+        "noticed",
+        "",
+        r#""text":"`finished` not sent: desktop: no bus (reported once per notifier)""#,
+    ),
     ("slept", "", r#""until":"2026-11-21T00:00:00.000Z","cron":["@daily"]"#),
     (
         "woken",

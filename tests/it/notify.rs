@@ -85,11 +85,8 @@ fn a_failing_notifier_is_reported_once_and_fails_nothing() {
         said.contains(complaint) && said.contains("complete, and nothing was verified"),
         "{said}"
     );
-    let failed = &trial.lines("notify_failed")[0];
-    assert_eq!(
-        (&failed["moment"], failed["why"].as_str()),
-        (&Value::from("started"), Some("exited with code 3: key=[redacted]"))
-    );
+    let failed = &trial.lines("noticed")[0];
+    assert_eq!(failed["text"], complaint);
     assert_eq!(failed["run_id"], trial.lines("loop_started")[0]["run_id"]);
 }
 
@@ -103,9 +100,9 @@ fn a_hanging_notifier_delays_nothing_and_ends_with_the_run() {
     let began = Instant::now();
     trial.run(["run"]).graph_complete();
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
-    trial.assert_record("notify_failed", &serde_json::json!({"moment": "started"}));
-    let failed = &trial.lines("notify_failed")[0];
-    assert!(failed["why"].as_str().unwrap().contains("limit"), "{failed}");
+    let failed = &trial.lines("noticed")[0]["text"];
+    let failed = failed.as_str().unwrap();
+    assert!(failed.starts_with("`started` not sent") && failed.contains("limit"), "{failed}");
     assert_eq!(events(&trial), ["started", "completed", "completed", "finished"]);
     trial.no_process_is_left();
 

@@ -78,6 +78,11 @@ pub enum AttemptEvent {
     AgentEnded(AgentEnd),
     /// The agent reported its task done and exited; its remaining child processes may finish.
     WaitingForChildren(ChildrenLeft),
+    /// All of these child processes ended in time.
+    ChildrenEnded {
+        /// The attempt.
+        attempt: u32,
+    },
     /// Some of these child processes did not end in time.
     ChildrenOverdue {
         /// The processes.

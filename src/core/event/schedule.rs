@@ -27,8 +27,6 @@ pub enum ScheduleEvent {
     },
     /// A command of the setting `hooks` failed.
     HookFailed(HookFailed),
-    /// A notification failed. Recorded once per target.
-    NotifyFailed(NotifyFailed),
 }
 
 /// The trigger of a wake.
@@ -147,15 +145,4 @@ impl fmt::Display for HookFailed {
             None => Ok(()),
         }
     }
-}
-
-/// A notification that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotifyFailed {
-    /// The receiver, without parts that may be secret.
-    pub notifier: String,
-    /// The kind of notification.
-    pub moment: String,
-    /// The reason.
-    pub why: String,
 }

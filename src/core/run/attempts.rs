@@ -186,10 +186,13 @@ impl Attempts {
             return self.withdraw(id, fault, sit).into();
         }
         let Some(purpose) = process.purpose else {
+            let waited = watch.is_some_and(|watch| watch.children_ended());
+            let ended = (waited && end.outcome.is_some())
+                .then(|| attempt.emit(AttemptEvent::ChildrenEnded { attempt: id.attempt }));
             let end = ProcessEnd { outcome: Some(outcome), ..end };
             attempt.phase = AttemptPhase::Collecting(None);
             let collect = RunCommand::Collect(id.clone(), Box::new(end));
-            return vec![collect].into();
+            return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
             return self.postponed(id).into();

@@ -267,6 +267,11 @@ impl ProcessWatch {
         self.children != ChildWait::No
     }
 
+    /// Whether its remaining child processes have ended in time, since it has.
+    pub fn children_ended(&self) -> bool {
+        matches!(self.children, ChildWait::By(_)) && self.ending.is_none()
+    }
+
     /// Starts the wait for its remaining child processes.
     pub fn wait_for_children(&mut self, now: Instant, length: Duration) {
         self.children = now.checked_add(length).map_or(ChildWait::Over, ChildWait::By);

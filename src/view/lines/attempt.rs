@@ -69,6 +69,9 @@ impl EventText for AttemptEvent {
             AttemptEvent::WaitingForChildren(left) => {
                 faint(format!("{id} is reported done; {}", waiting(left)))
             }
+            AttemptEvent::ChildrenEnded { .. } => {
+                faint(format!("the processes that {id} left running have ended"))
+            }
             AttemptEvent::ChildrenOverdue { left, on_orphans } => {
                 warn(overdue(id, left, *on_orphans))
             }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::{
     EventContext, EventText, Line, MarkKind,
     attempt::{proof, reason},
-    counted, faint, length, line, moment, warn, with_output,
+    counted, faint, length, line, moment, with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -15,8 +15,8 @@ use crate::{
         commit_id::CommitId,
         duration,
         event::{
-            AttemptEvent, AttemptResult, Cause, Event, GraphEvent, Hindrance, NotifyFailed,
-            PlainLoop, RequestEvent, RunEvent, ScheduleEvent, Woken, record::Record,
+            AttemptEvent, AttemptResult, Cause, Event, GraphEvent, Hindrance, PlainLoop,
+            RequestEvent, RunEvent, ScheduleEvent, Woken, record::Record,
         },
         loop_paths::LoopPaths,
         select::{View, iteration_limit_reached},
@@ -42,11 +42,6 @@ impl EventText for ScheduleEvent {
                     length(check.duration_seconds)
                 );
                 return with_output(line(Style::Bad, head), check);
-            }
-            ScheduleEvent::NotifyFailed(NotifyFailed { notifier, moment, why }) => {
-                return warn(format!(
-                    "`{moment}` not sent: {notifier}: {why} (reported once per notifier)"
-                ));
             }
             ScheduleEvent::Woken(wake) if at.verbose || wake.skipped.is_some() => {
                 woken(wake, |at| moment(at, now))

@@ -36,7 +36,7 @@ impl Effect for AttemptEvent {
             AttemptEvent::WaitingForChildren(_) => {
                 history.active.set_state(record.task_id.as_ref(), AttemptState::WaitingForChildren);
             }
-            AttemptEvent::ChildrenOverdue { .. } => {
+            AttemptEvent::ChildrenEnded { .. } | AttemptEvent::ChildrenOverdue { .. } => {
                 history.active.set_state(record.task_id.as_ref(), AttemptState::Running);
             }
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,

@@ -19,7 +19,7 @@ impl Effect for ScheduleEvent {
                     history.schedule = None;
                 }
             }
-            ScheduleEvent::HookFailed(_) | ScheduleEvent::NotifyFailed(_) => {}
+            ScheduleEvent::HookFailed(_) => {}
         }
     }
 
