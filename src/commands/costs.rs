@@ -15,11 +15,12 @@ use crate::{
         exit::Exit,
         graph::task::TaskId,
         history::attempt_log::{AttemptLog, LogDetail},
-        spend::{Spend, dollars},
-        waste::{AttemptWorth, PaidAttempts},
+        spend::Spend,
+        verdict::Verdict,
+        waste::PaidAttempts,
     },
     project::workspace::Workspace,
-    view::spend::{CostSum, CostView, WorthView},
+    view::spend::{CostSum, CostView},
 };
 
 /// Sums what the attempts of the journal used.
@@ -34,7 +35,7 @@ pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     } else if costs.sums.is_empty() {
         "no attempt yet\n".to_owned()
     } else {
-        table(&costs, options.by)
+        table(&costs)
     };
     success(&text)
 }
@@ -55,8 +56,8 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
     let prompt =
         |id| task(id).and_then(|it| it.prompt.clone()).unwrap_or_else(|| "task.md".to_owned());
     let unknown = || "unknown".to_owned();
-    let (mut total, mut paid) = (<(Spend, AttemptWorth)>::default(), PaidAttempts::default());
-    let mut sums: BTreeMap<String, (Spend, AttemptWorth)> = BTreeMap::new();
+    let (mut total, mut paid) = (<(Spend, u32)>::default(), PaidAttempts::default());
+    let mut sums: BTreeMap<String, (Spend, u32)> = BTreeMap::new();
     for entry in log.of(None) {
         let Some((at, ended)) = &entry.ended else {
             continue;
@@ -70,9 +71,9 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
             By::Story => story(&entry.task_id),
             By::Prompt => prompt(&entry.task_id),
         };
-        for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
+        for (spend, done) in [sums.entry(key).or_default(), &mut total] {
             *spend = spend.plus(&ended.spend(None));
-            worth.add(ended, entry.proof.as_deref());
+            *done += u32::from(ended.verdict == Verdict::Complete);
         }
         paid.add(ended);
     }
@@ -94,47 +95,14 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
     Ok(CostView::of(&sums, &total, &paid))
 }
 
-fn table(costs: &CostView, by: By) -> String {
-    let has_worth = !matches!(by, By::Task | By::Day);
-    let head = ["", "attempts", "time", "cost", "sent", "cached", "written"];
-    let worth = if has_worth { worth_table(costs) } else { String::new() };
+fn table(costs: &CostView) -> String {
+    let head = ["", "attempts", "done", "time", "cost", "sent", "cached", "written"];
+    let total = (costs.sums.len() > 1).then_some(&costs.total);
     let waste = costs.waste.text.iter().map(|text| format!("{text}\n"));
-    let rows = costs.sums.iter().chain(total(costs)).map(row);
-    terminal::table(head, rows) + &worth + &waste.collect::<String>()
+    terminal::table(head, costs.sums.iter().chain(total).map(row)) + &waste.collect::<String>()
 }
 
-/// The total, where there is more than one group.
-fn total(costs: &CostView) -> Option<&CostSum> {
-    (costs.sums.len() > 1).then_some(&costs.total)
-}
-
-/// What the groups brought.
-fn worth_table(costs: &CostView) -> String {
-    // Nothing is proved where proofs are off.
-    let has_proof = costs.total.worth.proved > 0;
-    let proved = if has_proof { "each proved" } else { "" };
-    let head = ["", "done", "first attempt", "sent back", proved];
-    let row = |sum: &CostSum| {
-        let WorthView { first, first_done, done, proved, sent_back, cost_per_proved_usd } =
-            sum.worth;
-        [
-            sum.name.clone(),
-            format!("{done} of {}", sum.spend.attempts),
-            format!("{first_done} of {first}"),
-            sent_back.to_string(),
-            match cost_per_proved_usd {
-                Some(each) => dollars(each),
-                None if has_proof && proved == 0 => "none proved".to_owned(),
-                None if has_proof => format!("{proved} proved, cost unknown"),
-                None => String::new(),
-            },
-        ]
-    };
-    let sums = costs.sums.iter().filter(|sum| sum.spend.attempts > 0);
-    terminal::table(head, sums.chain(total(costs)).map(row))
-}
-
-fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
+fn row(CostSum { name, spend: sum, done }: &CostSum) -> [String; 8] {
     let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
     let tokens = |count: fn(&Tokens) -> u64| {
         let tokens = sum.tokens.as_ref();
@@ -143,6 +111,7 @@ fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
     [
         name.clone(),
         sum.attempts.to_string(),
+        done.to_string(),
         duration::short(time),
         sum.cost.clone(),
         tokens(Tokens::sent),

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::AttemptResult,
     outcome::Outcome,
-    proof::{Proof, ProofOutcome},
     verdict::{Merge, Verdict},
 };
 
@@ -118,35 +117,6 @@ impl PaidAttempts {
         let parts: Vec<String> = self.wasted.iter().map(part).collect();
         let (paid, needed) = (self.paid, self.needed());
         (!parts.is_empty()).then(|| format!("paid {paid}, needed {needed}: {}", parts.join(", ")))
-    }
-}
-
-/// What attempts brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AttemptWorth {
-    /// The first attempts at their tasks.
-    pub first: u32,
-    /// Those that completed them.
-    pub first_done: u32,
-    /// The attempts that completed their tasks.
-    pub done: u32,
-    /// Those of which a proof shows that the checks notice the work.
-    pub proved: u32,
-    /// Those that a reviewer sent back.
-    pub sent_back: u32,
-}
-
-impl AttemptWorth {
-    /// Adds an attempt that ended, with the proof of its work.
-    pub fn add(&mut self, ended: &AttemptResult, proof: Option<&Proof>) {
-        let is_done = ended.verdict == Verdict::Complete;
-        let is_first = ended.attempt == 1;
-        self.first += u32::from(is_first);
-        self.first_done += u32::from(is_first && is_done);
-        self.done += u32::from(is_done);
-        self.proved +=
-            u32::from(is_done && proof.is_some_and(|it| it.outcome() == ProofOutcome::Proved));
-        self.sent_back += u32::from(ended.verdict == Verdict::Rejected);
     }
 }
 

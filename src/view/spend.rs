@@ -8,7 +8,7 @@ use super::VERSION;
 use crate::core::{
     agents::transcript::Tokens,
     spend::Spend,
-    waste::{AttemptWorth, PaidAttempts, WasteKind},
+    waste::{PaidAttempts, WasteKind},
 };
 
 /// What some attempts used. What no attempt told has no sum.
@@ -74,34 +74,8 @@ pub struct CostSum {
     /// What it used.
     #[serde(flatten)]
     pub spend: SpendView,
-    /// What it brought.
-    pub worth: WorthView,
-}
-
-/// What one group of attempts brought.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct WorthView {
-    /// The first attempts at their tasks.
-    pub first: u32,
-    /// Those that completed them.
-    pub first_done: u32,
     /// The attempts that completed their tasks.
     pub done: u32,
-    /// Those of which a proof shows that the checks notice the work.
-    pub proved: u32,
-    /// Those that a reviewer sent back.
-    pub sent_back: u32,
-    /// What all attempts cost for each one that is proved, in US dollars; none if that is not known.
-    pub cost_per_proved_usd: Option<f64>,
-}
-
-impl WorthView {
-    fn of(worth: &AttemptWorth, spend: &Spend) -> WorthView {
-        let AttemptWorth { first, first_done, done, proved, sent_back } = *worth;
-        let is_known = proved > 0 && spend.unknown_cost == 0;
-        let cost_per_proved_usd = is_known.then(|| spend.cost_usd / f64::from(proved));
-        WorthView { first, first_done, done, proved, sent_back, cost_per_proved_usd }
-    }
 }
 
 impl SpendView {
@@ -122,13 +96,14 @@ impl SpendView {
 impl CostView {
     /// The sums of some groups, and of all attempts.
     pub fn of(
-        sums: &BTreeMap<String, (Spend, AttemptWorth)>,
-        total: &(Spend, AttemptWorth),
+        sums: &BTreeMap<String, (Spend, u32)>,
+        total: &(Spend, u32),
         paid: &PaidAttempts,
     ) -> CostView {
-        let sum = |name: &str, (spend, worth): &(Spend, AttemptWorth)| {
-            let (spend, worth) = (SpendView::of(spend), WorthView::of(worth, spend));
-            CostSum { name: name.to_owned(), spend, worth }
+        let sum = |name: &str, (spend, done): &(Spend, u32)| CostSum {
+            name: name.to_owned(),
+            spend: SpendView::of(spend),
+            done: *done,
         };
         let sums = sums.iter().map(|(name, used)| sum(name, used)).collect();
         let (total, waste) = (sum("total", total), WasteView::of(paid));
