@@ -524,18 +524,18 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 76_780;
+const LINES: usize = 76_710;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
     ("adapters", 14_180),
     ("cli", 1_500),
-    ("commands", 11_600),
-    ("core", 27_340),
+    ("commands", 11_570),
+    ("core", 27_320),
     ("project", 6_330),
     ("report", 1_090),
-    ("runner", 8_590),
-    ("view", 5_820),
+    ("runner", 8_580),
+    ("view", 5_800),
     ("rest", 370),
 ];
 
