@@ -1,6 +1,6 @@
 //! What real agents say in their typed output: limits, refusals, costs, and that they are done.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, thread, time::Duration};
 
 use chrono::{DateTime, Utc};
 use rustix::process::Signal;
@@ -426,12 +426,13 @@ fn children_have_their_own_limit_after_the_report() {
         (until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done; touch \"$TRIAL_DIR/ended\") &";
     let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m");
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("{settings}exit_grace: 1ms\n"))
+        .file(".ralph/config.yaml", &format!("{settings}exit_grace: 1s\n"))
         .graph("tasks: [{id: a}]\n")
         .command(["sh", "-c", script]);
     let run = trial.start(["run"]);
     trial.wait_for_records(1, "waiting_for_children");
-    // The run notices the report, and another turn of it is past the grace.
+    // Another turn of the run is past the grace.
+    thread::sleep(Duration::from_secs(1));
     trial.run(["task-block", "a", "--reason", "x"]).code(5);
     trial.leave("open");
     run.end(&trial).graph_complete();
