@@ -15,7 +15,7 @@ mod shapes;
 
 use std::{ffi::OsString, fmt};
 
-pub use names::is_secret_name;
+pub use names::{is_secret_name, names_secret_place};
 use needles::Needles;
 use shapes::Shapes;
 

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::redact::{self, Redactor};
+use crate::redact::{self, Redactor, names_secret_place};
 
 /// What the private home folder of a sandbox shows, besides names without a full stop: tools, caches,
 /// and settings without secrets. `!` is before the names in a folder that it does not show.
@@ -140,7 +140,15 @@ pub fn shown_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<S
 /// What a sandbox hides wherever it is.
 pub fn hidden_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = HIDDEN.iter().map(|path| at_home(path, home)).collect();
-    for word in HIDDEN_BY_VARIABLE.split(' ') {
+    // Settings of the machine hold no credentials of a person.
+    let is_of_machine = |path: &str| {
+        ["/usr/", "/etc/", "/lib", "/nix/", "/bin/"].iter().any(|folder| path.starts_with(folder))
+    };
+    let named = environment.iter().filter(|(name, value)| {
+        names_secret_place(name) && !(name.contains("CONF") && is_of_machine(value))
+    });
+    let named = named.map(|(name, _)| name.as_str());
+    for word in HIDDEN_BY_VARIABLE.split(' ').chain(named) {
         let (variable, file) = word.split_once('/').unwrap_or((word, ""));
         let named = environment.get(variable).into_iter().flat_map(|it| it.split(':'));
         let named =
@@ -201,27 +209,17 @@ pub const HIDDEN: &[&str] = &[
     "/var/lib/systemd/credential.secret",
 ];
 
-/// Variables that name a file or folder with credentials, or several with `:` between; after a `/` the
-/// file in the folder.
-pub const HIDDEN_BY_VARIABLE: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE \
-    AWS_WEB_IDENTITY_TOKEN_FILE AZURE_CONFIG_DIR BOTO_CONFIG CARGO_HOME/credentials.toml \
-    CARGO_HOME/credentials CLOUDSDK_CONFIG CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE DOCKER_CONFIG \
-    DOCKER_CERT_PATH BUILDX_CONFIG REGISTRY_AUTH_FILE GH_CONFIG_DIR GLAB_CONFIG_DIR GNUPGHOME \
-    GOOGLE_APPLICATION_CREDENTIALS HISTFILE KUBECONFIG MINIKUBE_HOME NETRC NPM_CONFIG_USERCONFIG \
-    npm_config_userconfig NPM_CONFIG_GLOBALCONFIG PIP_CONFIG_FILE UV_CONFIG_FILE UV_CREDENTIALS_DIR \
-    BUNDLE_USER_CONFIG BUNDLE_APP_CONFIG/config COMPOSER_HOME/auth.json \
-    GRADLE_USER_HOME/gradle.properties MAVEN_USER_HOME/settings.xml \
-    NUGET_CREDENTIALPROVIDER_SESSIONTOKENCACHE_PATH PULUMI_HOME/credentials.json TF_CLI_CONFIG_FILE \
-    HELM_REGISTRY_CONFIG HELM_REPOSITORY_CONFIG HELM_CONFIG_HOME VAGRANT_HOME/data PGPASSFILE \
-    PGSERVICEFILE PGSSLKEY MYSQL_TEST_LOGIN_FILE MYSQL_HOME/my.cnf DBT_PROFILES_DIR/profiles.yml \
-    KAGGLE_CONFIG_DIR/kaggle.json HF_TOKEN_PATH HF_HOME/token RCLONE_CONFIG RESTIC_PASSWORD_FILE \
-    BORG_KEYS_DIR PASSWORD_STORE_DIR SOPS_AGE_KEY_FILE SOPS_AGE_SSH_PRIVATE_KEY_FILE VAULT_CLIENT_KEY \
-    ANSIBLE_VAULT_PASSWORD_FILE ANSIBLE_PRIVATE_KEY_FILE ANSIBLE_GALAXY_TOKEN_PATH \
-    ANSIBLE_BECOME_PASSWORD_FILE ANSIBLE_CONNECTION_PASSWORD_FILE DATABRICKS_CONFIG_FILE \
-    SNOWFLAKE_HOME OCI_CLI_CONFIG_FILE OS_CLIENT_CONFIG_FILE CURL_HOME/.curlrc WGETRC \
-    JUPYTER_CONFIG_DIR JUPYTER_RUNTIME_DIR ANDROID_USER_HOME/adbkey CONAN_HOME/credentials.json CONDARC \
-    HEX_HOME/hex.config CABAL_CONFIG STACK_ROOT/upload PUB_CACHE/credentials.json \
-    BUILDKITE_AGENT_TOKEN_PATH XAUTHORITY";
+/// Variables that name a folder with credentials although their names do not
+/// [say so](names_secret_place), each with the file in it that has them, if others are needed.
+pub const HIDDEN_BY_VARIABLE: &str = "CARGO_HOME/credentials.toml CARGO_HOME/credentials \
+    DOCKER_CERT_PATH REGISTRY_AUTH_FILE GNUPGHOME GOOGLE_APPLICATION_CREDENTIALS MINIKUBE_HOME \
+    BUNDLE_APP_CONFIG/config COMPOSER_HOME/auth.json GRADLE_USER_HOME/gradle.properties \
+    MAVEN_USER_HOME/settings.xml MAVEN_CONFIG/settings.xml PULUMI_HOME/credentials.json \
+    VAGRANT_HOME/data MYSQL_TEST_LOGIN_FILE MYSQL_HOME/my.cnf DBT_PROFILES_DIR/profiles.yml \
+    HF_HOME/token PASSWORD_STORE_DIR SNOWFLAKE_HOME CURL_HOME/.curlrc JUPYTER_RUNTIME_DIR \
+    ANDROID_USER_HOME/adbkey CONAN_HOME/credentials.json HEX_HOME/hex.config STACK_ROOT/upload \
+    PUB_CACHE/credentials.json NUGET_CREDENTIALPROVIDER_SESSIONTOKENCACHE_PATH HELM_CONFIG_HOME \
+    PGSSLKEY XAUTHORITY";
 
 /// The parts of `/run` that programs need; all else in it is hidden, because it contains sockets.
 pub const SHOWN_OF_RUN: &[&str] = &[
@@ -591,6 +589,28 @@ mod tests {
         for word in SHOWN.split(' ') {
             assert!(word.starts_with('.') && !word.ends_with('/'), "{word:?}");
         }
+    }
+
+    #[test]
+    fn files_that_variables_name_as_secret_are_hidden() {
+        let hides = |name: &str, path: &str| {
+            let environment = [(name.to_owned(), path.to_owned())].into();
+            hidden_paths(Path::new("/home/u"), &environment).contains(&PathBuf::from(path))
+        };
+        let names = "KUBECONFIG TALOSCONFIG SCW_CONFIG_PATH AZURE_FEDERATED_TOKEN_FILE COSIGN_KEY \
+            MY_APP_CREDENTIALS_FILE PSQL_HISTORY REDISCLI_HISTFILE HISTFILE NETRC PGPASSFILE CONDARC \
+            npm_config_userconfig POETRY_CONFIG_DIR AWS_SHARED_CREDENTIALS_FILE BORG_KEYS_DIR WGETRC";
+        for name in names.split_whitespace() {
+            assert!(hides(name, "/home/u/x"), "{name}");
+        }
+        for name in "MAVEN_CONFIG PKG_CONFIG_PATH GIT_CONFIG_GLOBAL SSL_CERT_FILE CARGO_HOME \
+            npm_config_cache XDG_CONFIG_HOME VIRTUAL_ENV PYTHONPATH"
+            .split_whitespace()
+        {
+            assert!(!hides(name, "/home/u/x"), "{name}");
+        }
+        assert!(!hides("OPENSSL_CONFIG", "/etc/ssl/openssl.cnf"));
+        assert!(hides("VAULT_TOKEN_FILE", "/etc/vault/token"));
     }
 
     #[test]

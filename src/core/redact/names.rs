@@ -77,6 +77,32 @@ pub fn is_secret_name(name: &str) -> bool {
     EXCEPTIONS.secret.is_match(&upper) || (0..words.len()).any(|at| is_secret_at(&words, at))
 }
 
+/// Whether a variable of this name leads to a file or folder with secrets: it names one, the settings
+/// of a person for a program, or what was typed.
+pub fn names_secret_place(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let bare = PLACES.place.replace(&upper, "");
+    is_secret_name(&bare) || PLACES.settings.is_match(&bare) && !PLACES.other.is_match(&bare)
+}
+
+/// Parts of names of variables that lead to files.
+struct Places {
+    /// The word for the place itself.
+    place: Regex,
+    settings: Regex,
+    /// Settings that builds need.
+    other: Regex,
+}
+
+static PLACES: LazyLock<Places> = LazyLock::new(|| {
+    let regex = |pattern: &str| Regex::new(pattern).expect("is valid");
+    Places {
+        place: regex(r"(?:_?(?:FILE|PATH|DIR|FOLDER|OVERRIDE))+$"),
+        settings: regex(r"(?:CONFIG|HIST|HISTORY|_RC|NETRC|WGETRC|CONDARC|PGPASS|PGSERVICE)$"),
+        other: regex(r"^(?:PKG|MAVEN|GIT|EM|LLVM|FONT|BUNDLE_APP)_?CONFIG$"),
+    }
+});
+
 /// Whether what is assigned to a name is a secret.
 pub(super) enum SecretName {
     Yes,
