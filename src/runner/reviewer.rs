@@ -16,7 +16,7 @@ use crate::{
     core::{
         agents::{
             agent_command::AgentCommand,
-            provider_error::{Advice, ProviderError},
+            provider_error::{Advice, ProviderError, ProviderErrorKind},
         },
         commit_id::CommitId,
         duration,
@@ -30,7 +30,7 @@ use crate::{
             command::{AttemptId, PendingResult},
             input::Input,
         },
-        verdict::{Evidence, FINDINGS, Merge, Verdict},
+        verdict::{Evidence, FINDINGS, Merge, Outcome, Verdict},
     },
     project::{
         attempt::{self, AttemptPlace, AttemptRecord, CONFLICT},
@@ -295,9 +295,14 @@ fn end_of(core: &RunCore, agent: &SideAgent, answer: SideAnswer, took: Duration)
     let review = review_of(&core.cx.workspace, record, head, &answer);
     let cooldowns = &core.journal.history().cooldowns;
     let earlier = cooldowns.get(&review.by).map_or(0, |cooldown| cooldown.count);
+    // A reviewer that never asked its model says nothing of the work.
+    let has_crashed = matches!(answer.outcome, Outcome::Exited { exit_code } if exit_code != 0)
+        && answer.usage.tokens.is_none()
+        && is_required(&core.cx);
+    let error = answer.error.or(has_crashed.then_some(ProviderErrorKind::Unexplained));
     ReviewEnd {
         attempt: id.attempt,
-        obstacle: answer.error.map(|error| ProviderError::new(error, earlier, Utc::now())),
+        obstacle: error.map(|error| ProviderError::new(error, earlier, Utc::now())),
         outcome: answer.outcome,
         review,
         duration_seconds: duration::seconds(took),
