@@ -78,6 +78,15 @@ fn an_agent_that_brings_nothing_starts_over() {
 }
 
 #[test]
+fn an_agent_that_does_nothing_twice_asks_a_person() {
+    let trial = talking("claude", "nothing nothing good+report");
+    trial.run(["run"]).code(4).stderr_has("needs input: ok");
+    assert_eq!(calls(&trial), ["a.1", "a.1 --resume conversation-1"]);
+    trial.run(["answer", "a", "write the value"]);
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
 fn a_conversation_that_is_lost_is_not_resumed_again() {
     let trial = talking("claude", "good lost report");
     trial.run(["run"]).graph_complete();

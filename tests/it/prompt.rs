@@ -53,12 +53,11 @@ fn a_preview_shows_the_next_prompt_and_touches_nothing() {
     ```
 
     or, if that cannot be run, create the file `[repo]/.ralph/tasks/start/DONE`. Without one of the two the
-    attempt counts as failed, whatever your last message says. If you cannot complete the task, do
-    neither: commit what is good and say in your last message what prevents completion.
+    attempt counts as failed, whatever your last message says.
 
-    If only a person can decide how to go on, commit what is good, run `[ralph] ask "…"`, or
-    write your question into the file `[repo]/.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the
-    answer, and other tasks continue.
+    If you cannot complete the task, or only a person can decide how to go on, do neither: commit what is
+    good, run `[ralph] ask "…"` with what prevents it, or write that into the file
+    `[repo]/.ralph/tasks/start/WAIT_WITHOUT_RESTART`, and end. The task then waits for the answer, and other tasks continue.
     "##);
     trial.run(["prompt", "end"]).stdout_has("# Task end\n");
     trial

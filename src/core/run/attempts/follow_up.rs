@@ -27,7 +27,12 @@ pub(in crate::run) fn conclude(
         return Vec::new();
     };
     if let Some(before) = attempt.follow_ups.before.take() {
+        let was_idle = is_idle(&before);
         end = after(*before, end);
+        // It was told what is missing, and did nothing again: only a person knows how to go on.
+        if was_idle && is_idle(&end) && matches!(attempt.rule, Rule::Task(_)) {
+            end.evidence.question = end.last_line.clone();
+        }
     }
     if let Some((lack, follow_up)) = attempt.follow_up(&end, sit).filter(|_| has_place) {
         attempt.follow_ups.before = Some(Box::new(end));
@@ -36,6 +41,16 @@ pub(in crate::run) fn conclude(
         return vec![attempt.emit(continued), RunCommand::FollowUp(id.clone(), follow_up)];
     }
     attempt.conclude(end)
+}
+
+/// Whether the agent ended by itself, and neither did nor reported anything.
+fn is_idle(end: &PendingResult) -> bool {
+    matches!(end.outcome, Outcome::Exited { exit_code: 0 })
+        && end.evidence.report.is_none()
+        && end.evidence.obstacle.is_none()
+        && end.evidence.commits.is_empty()
+        && end.evidence.leftovers.is_empty()
+        && end.evidence.touched.is_empty()
 }
 
 /// The result of an attempt whose agent got another prompt after the result `before`.
