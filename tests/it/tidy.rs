@@ -524,17 +524,17 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 76_710;
+const LINES: usize = 76_760;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
     ("adapters", 14_180),
     ("cli", 1_500),
     ("commands", 11_570),
-    ("core", 27_320),
+    ("core", 27_360),
     ("project", 6_330),
     ("report", 1_090),
-    ("runner", 8_580),
+    ("runner", 8_590),
     ("view", 5_800),
     ("rest", 370),
 ];
