@@ -49,7 +49,7 @@ pub use change::{AppliedChange, ChangeStyle};
 pub use change::{KEEPS_ADDED, REGENERATES};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};
-pub use control::{MergedLines, WorkStep, merge_lines, pattern};
+pub use control::{CommitStep, MergedLines, merge_lines, pattern};
 pub use control_tree::{changed_lines, inserted_lines};
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};

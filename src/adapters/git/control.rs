@@ -24,7 +24,7 @@ const COMMIT_HOOKS: &[&str] =
 
 /// A commit of some work, with what it changed.
 #[derive(Debug)]
-pub struct WorkStep {
+pub struct CommitStep {
     /// The commit.
     pub id: CommitId,
     /// Its parents.
@@ -140,12 +140,12 @@ impl LocalRules<'_> {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn steps_after(&self, base: &str, head: &str) -> Result<Vec<WorkStep>> {
+    pub fn steps_after(&self, base: &str, head: &str) -> Result<Vec<CommitStep>> {
         let mut steps = Vec::new();
         for commit in self.walk(Walk { head, hidden: &[base], most: usize::MAX }, |_| true)? {
             let WalkedCommit { id, parents, message } = commit;
             let (added, written) = Default::default();
-            let mut step = WorkStep { id, parents, message, added, written };
+            let mut step = CommitStep { id, parents, message, added, written };
             let parents = step.parents.iter().map(|parent| Some(parent.as_str()));
             for parent in parents.chain(step.parents.is_empty().then_some(None)) {
                 for (path, [was, now]) in self.changed_entries(parent, &step.id)? {

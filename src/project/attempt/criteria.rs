@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    adapters::git::{Repo, WorkStep},
+    adapters::git::{CommitStep, Repo},
     core::{
         commit_id::CommitId,
         graph::task::{CommitRule, Task},
@@ -112,7 +112,7 @@ impl WorkFiles {
             }
         }
         let mut keys = BTreeSet::new();
-        for WorkStep { id, parents, message, written, .. } in &steps {
+        for CommitStep { id, parents, message, written, .. } in &steps {
             let of_step = if id == head { String::new() } else { format!(" of {}", id.short()) };
             let message_has_key = new_key(workspace, "", message.as_bytes(), &[]).is_some();
             keys.extend(message_has_key.then(|| format!("the message of {}", id.short())));
