@@ -113,7 +113,7 @@ fn worthless_work_is_not_proved() {
         }
         let (proof, printed) = proof_after(begun, &work, 6);
         assert_eq!(words(&proof), want, "{work}: {proof}");
-        assert!(printed.contains("all tasks have landed; not proved: `mul`"), "{work}: {printed}");
+        assert!(printed.contains("what was to be done has landed; not proved: `mul`"), "{work}: {printed}");
     }
 }
 
@@ -215,7 +215,7 @@ fn documents_need_no_proof_and_a_proof_can_be_turned_off() {
 }
 
 /// The end words of a run whose task landed without a proof.
-const UNPROVED: &str = "all tasks have landed; not proved: `mul`";
+const UNPROVED: &str = "what was to be done has landed; not proved: `mul`";
 
 #[test]
 fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_accepts_the_work() {

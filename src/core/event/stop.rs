@@ -166,7 +166,7 @@ impl StopReason {
     /// The reason of a run that has done all tasks, and of which a commit reverts the work of one.
     pub fn reverted(id: &TaskId, by: &CommitId) -> String {
         format!(
-            "all tasks have landed, but commit {} reverts the work of `{id}`; `ralph take-back {id}` \
+            "what was to be done has landed, but commit {} reverts the work of `{id}`; `ralph take-back {id}` \
              opens it again",
             by.short()
         )
@@ -180,11 +180,11 @@ impl fmt::Display for StopReason {
             StopReason::SelectionComplete => f.write_str("selected tasks complete"),
             StopReason::NotProved(tasks) => {
                 let names: Vec<String> = tasks.iter().map(|id| format!("`{id}`")).collect();
-                write!(f, "all tasks have landed; not proved: {}", names.join(", "))
+                write!(f, "what was to be done has landed; not proved: {}", names.join(", "))
             }
             StopReason::Red(command) => write!(
                 f,
-                "all tasks have landed, but on a clean copy of the branch `{command}` fails"
+                "what was to be done has landed, but on a clean copy of the branch `{command}` fails"
             ),
             StopReason::Done { iterations, report } => {
                 let plural = if *iterations == 1 { "" } else { "s" };
