@@ -113,7 +113,10 @@ fn worthless_work_is_not_proved() {
         }
         let (proof, printed) = proof_after(begun, &work, 6);
         assert_eq!(words(&proof), want, "{work}: {proof}");
-        assert!(printed.contains("what was to be done has landed; not proved: `mul`"), "{work}: {printed}");
+        assert!(
+            printed.contains("what was to be done has landed; not proved: `mul`"),
+            "{work}: {printed}"
+        );
     }
 }
 

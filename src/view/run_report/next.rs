@@ -79,6 +79,9 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
         }
         Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
+        Decision::Stop(StopReason::NotProved(_)) => {
+            vec!["`ralph review` shows what is not proved, and accepts it".to_owned()]
+        }
         Decision::Stop(StopReason::Limit(_)) if name.is_some() => {
             vec![format!("`ralph resume{flag}` with a higher limit continues")]
         }
@@ -94,7 +97,6 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             | StopReason::Complete
             | StopReason::SelectionComplete
             | StopReason::Red(_)
-            | StopReason::NotProved(_)
             | StopReason::Done { .. }
             | StopReason::Promised,
         )
