@@ -436,7 +436,8 @@ fn a_paused_loop_goes_on_as_it_was() {
 
 #[test]
 fn the_counts_of_a_loop_survive_a_pause() {
-    let result = r#"{"type":"result","is_error":true,"result":"no","total_cost_usd":0.25}"#;
+    let result = json!({"type": "result", "is_error": true, "result": "no", "total_cost_usd": 0.25,
+        "usage": {"input_tokens": 9}});
     let script = format!(
         "cat > /dev/null; n=$RALPH_ATTEMPT; [ $n != 2 ] || \"$RALPH\" pause --name loop; \
          echo '{result}'; exit 1"
