@@ -145,8 +145,6 @@ findings! {
         => "add a test, and its command to `verify`: nothing tells good work from bad";
     NoVerify Warning, "slot": "there is no verify command"
         => "add the command of your tests to `verify`: nothing tells good work from bad";
-    OnlyRead Warning, "slot": "no verify command runs the code: `{}` only reads it"
-        => "add the command of your tests to `verify`: nothing tells good work from bad";
     SetupLeaves Warning, "slot": "`setup` makes `{}`, which git does not ignore"
         => "add it to `.gitignore`: it is hidden from agents and does not land";
     NotTried Warning, "slot": "not tested: {}" => "";

@@ -144,6 +144,12 @@ mod tests {
         ] {
             assert!(TestRun::read(cut).is_some_and(|run| run.is_cut), "{cut}");
         }
+        for unloaded in [
+            "  ● Test suite failed to run\n\nTest Suites: 1 failed, 1 total\nTests:       0 total\n",
+            " FAIL  a.test.ts [ a.test.ts ]\nError: x\n\n Test Files  1 failed (1)\n      Tests  no tests\n",
+        ] {
+            assert!(TestRun::read(unloaded).is_some_and(|run| run.is_red()), "{unloaded}");
+        }
     }
 
     #[test]

@@ -44,28 +44,6 @@ const LARGEST: u64 = 1 << 20;
 /// A command may take this many times as long as before, and has at least this long.
 const TIMES: u32 = 3;
 const LEAST: Duration = Duration::from_secs(30);
-/// Parts of commands that read code and do not run it.
-const READERS: &[&str] = &[
-    "audit",
-    "black",
-    "build",
-    "cargo check",
-    "clippy",
-    "compile",
-    "flake8",
-    "fmt",
-    "format",
-    "lint",
-    "mypy",
-    "prettier",
-    "pyright",
-    "ruff",
-    "shellcheck",
-    "tsc",
-    "typecheck",
-    "vet",
-];
-
 /// A verify command that passed, how long it took, and whether a test ran in it.
 pub(super) struct GreenCheck<'a> {
     pub(super) command: &'a str,
@@ -109,7 +87,7 @@ pub(super) fn notice(
     if broken.files.is_empty() {
         return Ok(Notice::NoCode);
     }
-    let (mut runners, mut readers, mut hides) = (Vec::new(), Vec::new(), None);
+    let mut hides = None;
     let is_tested = green.iter().any(|it| it.has_tests);
     let env = vec![("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())];
     for command in build {
@@ -120,22 +98,16 @@ pub(super) fn notice(
         }
     }
     for GreenCheck { command, took, has_tests } in green {
-        let is_reader = !has_tests && reads_only(command);
-        if is_reader {
-            readers.push(*command);
-        } else {
-            runners.push(*command);
-        }
         // Where tests run, the formatters and linters beside them show nothing.
         if is_tested && !has_tests {
             continue;
         }
         let probe = Probe { env: env.clone(), ..Probe::shell(command, &place.folder) };
         let (answer, _) = bench.ask_in(place, probe, (*took * TIMES).max(LEAST))?;
-        let is_red = !matches!(answer, ProbeAnswer::Yes(_)) && !is_reader;
+        let is_red = !matches!(answer, ProbeAnswer::Yes(_));
         let run = tests_of(bench);
         // Without a known runner in the output, nothing could be built.
-        let fails = run.is_none_or(|run| run.is_red());
+        let fails = run.is_none_or(|run| run.is_red() || run.is_empty());
         match is_red {
             true if fails || !has_tests => return Ok(Notice::Noticed),
             false if fails && *has_tests => hides = Some(*command),
@@ -145,13 +117,9 @@ pub(super) fn notice(
     let has_tests = broken.has_tests;
     drop(broken);
     let missed = |finding| Ok(Notice::Missed(finding, is_tested));
-    let tests = green.iter().find(|it| it.has_tests).map(|it| it.command);
-    let tests = tests.or(runners.iter().find(|it| it.contains("test")).copied());
-    let Some(command) = hides.or(tests).or(runners.first().copied()) else {
-        return missed(match readers.first() {
-            Some(reader) => FindingKind::OnlyRead.with(&[reader]),
-            None => FindingKind::NoVerify.with(&[]),
-        });
+    let tests = green.iter().find(|it| it.has_tests).or(green.first()).map(|it| it.command);
+    let Some(command) = hides.or(tests) else {
+        return missed(FindingKind::NoVerify.with(&[]));
     };
     if hides.is_some() || cannot_fail(command) {
         return missed(FindingKind::ChecksNothing.with(&[command]));
@@ -163,12 +131,6 @@ pub(super) fn notice(
         Some((path, by)) => FindingKind::TestsCheckout.with(&[command, &path, &by]),
         None => FindingKind::TestsOther.with(&[command]),
     })
-}
-
-/// Whether a command reads code and does not run it.
-fn reads_only(command: &str) -> bool {
-    let is_test = ["test", "spec", "check.sh"].iter().any(|word| command.contains(word));
-    !is_test && READERS.iter().any(|word| command.contains(word))
 }
 
 /// The files of a slot while their code is broken; dropping it restores them.

@@ -362,21 +362,23 @@ fn go(output: &str, failed: &mut BTreeSet<String>) -> u64 {
 fn vitest(output: &str, failed: &mut BTreeSet<String>) -> u64 {
     let heads = find(r"^ FAIL  (.+)$", output).into_iter().flatten();
     // A file that cannot be loaded has its own name again: `a.test.js [ a.test.js ]`.
-    let tests = heads.filter(|head| !(head.ends_with(" ]") && head.contains(" [ ")));
-    failed.extend(tests.map(|head| {
+    let is_file = |head: &&str| head.ends_with(" ]") && head.contains(" [ ");
+    let (files, tests): (Vec<&str>, Vec<&str>) = heads.partition(is_file);
+    failed.extend(tests.into_iter().map(|head| {
         let head =
             head.strip_prefix('|').and_then(|it| it.split_once("| ")).map_or(head, |it| it.1);
         head.split_once(" > ").map_or(head, |(_, name)| name).trim().to_owned()
     }));
-    0
+    files.len() as u64
 }
 
 fn jest(output: &str, failed: &mut BTreeSet<String>) -> u64 {
     let heads = find(r"^  ● ([^ \n].*)$", output).into_iter().flatten();
-    let tests = heads.filter(|it| *it != "Console" && *it != "Test suite failed to run");
-    let tests = tests.filter(|it| !it.starts_with("process.exit called"));
-    failed.extend(tests.map(|name| name.replace(" › ", " > ")));
-    0
+    let (files, tests): (Vec<&str>, Vec<&str>) =
+        heads.partition(|it| *it == "Test suite failed to run");
+    let is_test = |it: &&str| *it != "Console" && !it.starts_with("process.exit called");
+    failed.extend(tests.into_iter().filter(is_test).map(|name| name.replace(" › ", " > ")));
+    files.len() as u64
 }
 
 fn maven(output: &str, failed: &mut BTreeSet<String>) -> u64 {
