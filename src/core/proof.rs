@@ -7,10 +7,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize, de::Error as _};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use policy::ProofPolicy;
 
 use crate::{
     default_value::is_default,
@@ -21,9 +19,25 @@ use crate::{
 
 pub mod halves;
 pub mod plan;
-pub mod policy;
 pub mod source_code;
 pub mod tripwire;
+
+/// When the proof of work is asked for, and what it must show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProofPolicy {
+    /// After the work has landed; only reported.
+    #[default]
+    Report,
+    /// Before the work lands; without it, the attempt fails.
+    Require,
+    /// Tests must fail without the work; to be exercised is not enough.
+    Tests,
+    /// The tests as they were must pass and run it: for work that keeps all behavior.
+    Exercised,
+    /// Never.
+    None,
+}
 
 /// The settings of proofs, written as a policy or with more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,15 +82,6 @@ impl TryFrom<Value> for ProofSettings {
     fn try_from(value: Value) -> serde_json::Result<ProofSettings> {
         if value.is_string() {
             return Ok(ProofSettings { policy: serde_json::from_value(value)?, ..Self::default() });
-        }
-        let gone =
-            [("tags", "say `proof` in the tasks"), ("commands", "the verify commands prove")];
-        for (name, instead) in gone {
-            if value.get(name).is_some() {
-                return Err(serde_json::Error::custom(format!(
-                    "`{name}` is no setting any more: {instead}"
-                )));
-            }
         }
         let WrittenProof { policy, tests, source } = serde_json::from_value(value)?;
         Ok(ProofSettings { policy, tests, source, ..ProofSettings::default() })
@@ -247,6 +252,8 @@ pub enum ProofReason {
         /// The branch on which it has landed; none before.
         branch: Option<String>,
     },
+    /// There is no verify command.
+    Unchecked,
     /// No test ran.
     NoTest {
         /// The command.
@@ -312,6 +319,7 @@ impl ProofReason {
             ProofReason::NotNoticed { .. }
             | ProofReason::NeverRun { .. }
             | ProofReason::Red { .. }
+            | ProofReason::Unchecked
             | ProofReason::NoTest { .. }
             | ProofReason::NoticesLess { .. }
             | ProofReason::NoticesNothing
@@ -359,6 +367,7 @@ impl fmt::Display for ProofReason {
                 let at = branch.as_ref().map_or_else(String::new, |it| format!(" on `{it}`"));
                 write!(f, "red{at}: `{command}` fails ({})", first_names(tests))
             }
+            ProofReason::Unchecked => f.write_str("no verify command checks it"),
             ProofReason::NoTest { command } => write!(
                 f,
                 "no test ran in `{command}`, or it names none; a line of TAP for each, such as \
@@ -455,24 +464,5 @@ impl Proof {
     /// Whether the work may be called complete without a person.
     pub fn is_good(&self) -> bool {
         self.reason.is_good()
-    }
-
-    /// What the tests should have noticed and did not, for the next attempt.
-    pub fn green(&self) -> Vec<String> {
-        let words = |it: &ControlResult| {
-            Some(match it.control {
-                ControlKind::WithoutSource => "without the source half of the work".to_owned(),
-                ControlKind::Stub => {
-                    format!("with {} returning another value at once", first_names(&it.functions))
-                }
-                ControlKind::Broken => "with the code of the project broken, all of it".to_owned(),
-                ControlKind::Inert
-                | ControlKind::Landed
-                | ControlKind::Tripwire
-                | ControlKind::BrokenOld
-                | ControlKind::OldTests => return None,
-            })
-        };
-        self.controls.iter().filter(|it| it.red.is_none()).filter_map(words).collect()
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     core::{
         event::{Cause, CheckEvent, Harm, RequestEvent, RunEvent},
         graph::task::{Status, TaskId},
-        proof::{Proof, ProofReason, policy::ProofPolicy},
+        proof::{Proof, ProofPolicy, ProofReason},
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},

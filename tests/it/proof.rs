@@ -196,7 +196,7 @@ fn work_that_needs_a_proof_lands_only_with_it() {
     let again = without.graph_text().replace("max_attempts: 1", "max_attempts: 2");
     let without = without.graph(&again);
     let prompt = without.run(["prompt", "mul"]).code(0).whole();
-    for said in ["They also pass\n- without the source", "Add a test that fails without the work"] {
+    for said in ["The work is not proved: no test runs `mul`.", "a test that fails without it"] {
         assert!(prompt.contains(said), "{prompt}");
     }
     without.no_process_is_left();

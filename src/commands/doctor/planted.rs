@@ -22,8 +22,8 @@ use crate::{
         finding::{Finding, FindingKind},
         graph::lint::cannot_fail,
         proof::{
+            ProofPolicy,
             halves::{Half, HalvesRule, is_own_code},
-            policy::ProofPolicy,
             source_code::lexer::Language,
             tripwire::{Reach, Tripwire, garbage},
         },

@@ -13,7 +13,7 @@ use crate::{
     event::{Answer, AttemptResult, Cause, TakenBack, TipRed},
     executor::LOCAL,
     graph::task::{Status, TaskId},
-    proof::Proof,
+    proof::{Proof, ProofReason},
     spend::Spend,
     verdict::{Commit, Merge, Outcome, Verdict},
 };
@@ -144,9 +144,11 @@ impl TaskHistory {
     }
 
     /// Whether its work has no proof, also because none was made; not once a person has completed or
-    /// reset it.
+    /// reset it. Work without any verify command is only named: a person chose that for all of it.
     pub fn is_doubtful(&self) -> bool {
-        self.proof.as_ref().is_some_and(|proof| !proof.is_good())
+        let needs_person =
+            |proof: &Proof| !proof.is_good() && proof.reason != ProofReason::Unchecked;
+        self.proof.as_deref().is_some_and(needs_person)
     }
 
     /// The question of the newest attempt, if it needs input.

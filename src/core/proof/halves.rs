@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ControlText, ProofSettings,
-    policy::ProofPolicy,
+    ControlText, ProofPolicy, ProofSettings,
     source_code::lexer::{Language, file_name},
 };
 use crate::{glob::Glob, loop_paths, task_paths};
@@ -43,8 +42,18 @@ const TEST_FOLDERS: &[&str] = &[
 const SOURCE_FOLDERS: &[&str] = &["app", "cmd", "internal", "lib", "pkg", "source", "src"];
 
 /// Folders of documentation and examples.
-const OTHER_FOLDERS: &[&str] =
-    &["doc", "docs", "benches", "examples", ".ralph", ".vscode", ".idea"];
+const OTHER_FOLDERS: &[&str] = &[
+    "doc",
+    "docs",
+    "bench",
+    "benches",
+    "benchmark",
+    "benchmarks",
+    "examples",
+    ".ralph",
+    ".vscode",
+    ".idea",
+];
 
 /// Folders of settings and scripts of checks.
 const CHECK_FOLDERS: &[&str] =
@@ -178,13 +187,16 @@ impl HalvesRule {
         HalvesRule { tests, source, named, code_folders: folders.collect() }
     }
 
-    /// Whether work is to be proved: it changes code or tests, or how they are checked.
+    /// Whether work is to be proved: it changes code or tests, or how they are checked, or its task asks for
+    /// tests.
     pub fn is_due(settings: &ProofSettings, verify: &[String], paths: &[String]) -> bool {
         let rule = HalvesRule::new(settings, (verify, paths), &[]);
+        let asks_all = settings.policy == ProofPolicy::Tests;
         settings.policy != ProofPolicy::None
-            && !verify.is_empty()
             && paths.iter().any(|path| {
-                matches!(rule.half(path), Half::Source | Half::Test) || rule.decides_checks(path)
+                asks_all
+                    || matches!(rule.half(path), Half::Source | Half::Test)
+                    || rule.decides_checks(path)
             })
     }
 
@@ -321,14 +333,16 @@ pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<C
     };
     let mixed = match name {
         "package.json" => package(base, head).unwrap_or_else(|| base.to_owned()),
-        // The keys that decide which targets are tested; all others are code.
         "Cargo.toml" => {
-            let sections = sections(base, head, |name| {
-                ["[test", "profile", "lints", "workspace.lints"]
-                    .iter()
-                    .any(|it| name.starts_with(it))
-            });
-            with_keys_of(base, &sections)
+            // Other keys of the package are code.
+            let targets = tested_keys(base) != tested_keys(head);
+            sections(base, head, |name| {
+                let is_target = ["package", "lib"].contains(&name.trim_end_matches(']'));
+                (targets && is_target)
+                    || ["[test", "profile", "lints", "workspace.lints"]
+                        .iter()
+                        .any(|it| name.starts_with(it))
+            })
         }
         "pyproject.toml" => sections(base, head, |name| {
             name.starts_with("tool")
@@ -362,35 +376,12 @@ fn package(base: &str, text: &str) -> Option<String> {
     if mixed == head { Some(text.to_owned()) } else { serde_json::to_string_pretty(&mixed).ok() }
 }
 
-/// A `Cargo.toml` in which the keys of `[package]` and `[lib]` that decide which targets are tested
-/// are those of an older one.
-fn with_keys_of(base: &str, text: &str) -> String {
+/// The lines of a `Cargo.toml` that decide which targets are tested.
+fn tested_keys(text: &str) -> Vec<&str> {
     const KEYS: &[&str] =
         &["autobenches", "autobins", "autoexamples", "autotests", "doctest", "harness", "test"];
-    // The lines of a text, each with whether it sets such a key.
-    fn lines(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let mut section = "";
-        text.lines().map(move |line| {
-            if line.starts_with('[') {
-                section = line.trim();
-            }
-            let is_key = line.split('=').next().is_some_and(|key| KEYS.contains(&key.trim()));
-            (line, Some(section).filter(|it| is_key && ["[package]", "[lib]"].contains(it)))
-        })
-    }
-    let keys = |text| lines(text).filter_map(|(line, section)| Some((section?, line)));
-    if keys(base).eq(keys(text)) {
-        return text.to_owned();
-    }
-    let mut mixed: Vec<&str> = Vec::new();
-    for (line, _) in lines(text).filter(|(_, section)| section.is_none()) {
-        mixed.push(line);
-        mixed.extend(keys(base).filter(|(section, _)| line.trim() == *section).map(|it| it.1));
-    }
-    // A section that went.
-    let gone = keys(base).filter(|(section, _)| !text.lines().any(|line| line.trim() == *section));
-    mixed.extend(gone.flat_map(|(section, key)| [section, key]));
-    mixed.join("\n") + "\n"
+    let is_key = |line: &&str| line.split('=').next().is_some_and(|key| KEYS.contains(&key.trim()));
+    text.lines().filter(is_key).collect()
 }
 
 /// A text of sections, `[name]`, of which those that are about checks come from an older one.
@@ -476,14 +467,14 @@ mod tests {
         let more = format!("{cargo}b = \"1\"\n");
         assert_eq!(old("Cargo.toml", cargo, &more), None);
         let narrowed = format!("{cargo}b = \"1\"\n\n[lib]\ntest = false\n");
-        let want = format!("{more}\n[lib]\n");
+        let want = "[dependencies]\nb = \"1\"\n\n[package]\nname = \"a\"\n\n".to_owned();
         assert_eq!(old("Cargo.toml", cargo, &narrowed), Some(ControlText::Text(want)));
         let edition = more.replace("\n\n", "\nedition = \"2021\"\n\n");
         assert_eq!(old("Cargo.toml", &more, &edition), None);
         let kept = "[package]\nname = \"a\"\nautotests = false\n\n[dependencies]\n";
         assert_eq!(old("Cargo.toml", kept, &format!("{kept}b = \"1\"\n")), None);
         let tests = "[package]\nautotests = true\n";
-        let want = Some(ControlText::Text(format!("{tests}name = \"a\"\n")));
+        let want = Some(ControlText::Text(tests.to_owned()));
         assert_eq!(old("Cargo.toml", tests, "[package]\nautotests = false\nname = \"a\"\n"), want);
         assert_eq!(as_it_was("tox.ini", None, Some("[tox]\n")), Some(ControlText::Base));
         assert_eq!(old("Cargo.lock", "a", "b"), None);

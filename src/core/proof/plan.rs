@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
     broken, broken_old, changes_tests, functions, has_code_change, has_lost_functions, old_checks,
-    old_tests, only_has_more, test_text, unreadable, wired, without_source,
+    old_tests, test_text, unreadable, wired, without_source,
 };
 
 use super::{
-    ControlKind, ControlResult, ControlText, ProofReason,
+    ControlKind, ControlResult, ControlText, ProofPolicy, ProofReason,
     halves::{Half, HalvesRule},
-    policy::ProofPolicy,
     source_code::{
         SourceCode,
         lexer::{Language, file_name},
@@ -150,6 +149,9 @@ impl ProofPlan {
         all_code: impl FnOnce() -> Result<Vec<(String, String)>, ProofReason>,
     ) -> Result<ProofPlan, ProofReason> {
         let ProofSubject { files, rule, policy, tripwire, commands, takes_back, branch } = subject;
+        if commands.is_empty() {
+            return Err(ProofReason::Unchecked);
+        }
         if !takes_back.is_empty() {
             return Err(ProofReason::TakesBack { tasks: takes_back.to_vec() });
         }
@@ -176,12 +178,15 @@ impl ProofPlan {
                 why
             });
         }
-        let weighs = !old_tests.is_empty() || !old_checks.is_empty() || code.is_empty();
+        let decides = |it: &&&ChangedFile| !it.was_there && rule.decides_checks(&it.path);
+        let new_checks: Vec<&String> = tests.iter().filter(decides).map(|it| &it.path).collect();
+        let weighs = old_tests.len() + old_checks.len() + new_checks.len() > 0 || code.is_empty();
         let broken = if weighs { broken(&all_code()?, tripwire) } else { ControlTree::new() };
         if code.is_empty() && !has_tests && broken.is_empty() {
             return Err(ProofReason::NoCode { what: what.to_owned() });
         }
-        let check_files = old_tests.keys().chain(old_checks.keys()).cloned().collect();
+        let check_files = old_tests.keys().chain(old_checks.keys()).chain(new_checks);
+        let check_files = check_files.cloned().collect();
         let sites = functions(&code);
         Ok(ProofPlan {
             policy,
@@ -223,7 +228,7 @@ impl ProofPlan {
         if results.may_be_red() {
             return with(ControlKind::Landed, &ControlTree::new());
         }
-        if self.has_code && !has(ControlKind::WithoutSource) && !results.is_implied() {
+        if self.has_code && !has(ControlKind::WithoutSource) {
             return with(ControlKind::WithoutSource, &self.without_source);
         }
         let asks_functions = self.has_code && results.has_functions();
@@ -247,7 +252,10 @@ impl ProofPlan {
         if is_unread && results.is_green_without_source() && !has(ControlKind::Tripwire) {
             return with(ControlKind::Tripwire, &self.unreadable);
         }
-        let asks_old = !self.has_code || self.policy == ProofPolicy::Exercised;
+        let asks_old = !self.has_code
+            || self.policy == ProofPolicy::Exercised
+            || (self.sites.iter().any(|it| !it.is_new)
+                && !results.failed_in(ControlKind::WithoutSource).is_empty());
         if asks_old && !self.old_tests.is_empty() && !has(ControlKind::OldTests) {
             return with(ControlKind::OldTests, &self.old_tests);
         }
@@ -317,12 +325,17 @@ fn base_name(name: &str) -> &str {
     if name.contains(' ') { name } else { name.rsplit('.').next().unwrap_or(name) }
 }
 
-/// Whether a text has a word, and not only a longer one.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + word.len()..]);
-        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+/// Whether a text names a test: in quotes, or after a word such as `def` or `fn`, which a call has not.
+fn names_test(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let mut before = text[..at].chars().rev();
+        let is_named = match before.next() {
+            Some('"' | '\'' | '`') => true,
+            Some(' ') => before.next().is_some_and(is_part),
+            _ => false,
+        };
+        is_named && !text[at + name.len()..].starts_with(is_part)
     })
 }
 
@@ -391,19 +404,6 @@ impl<'a> ProofResults<'a> {
         (!tests.is_empty()).then_some(ProofReason::Red { tests, command, branch })
     }
 
-    /// Whether the emptied functions show what their absence would: the change only adds them, each new and
-    /// with a name, and tests notice each, as far as they were asked.
-    fn is_implied(&self) -> bool {
-        let is_noticed = |it: &ControlResult| it.has_tests && !self.failed(it).is_empty();
-        let (source, sites) = (&self.plan.source, &self.plan.sites);
-        source.iter().all(|file| only_has_more(file, sites))
-            && sites.iter().all(|it| it.is_new)
-            && self.plan.has_tests
-            && self.plan.policy != ProofPolicy::Exercised
-            && self.has_functions()
-            && self.all(ControlKind::Stub).all(is_noticed)
-    }
-
     /// Whether statements can be planted in the changed functions.
     fn has_functions(&self) -> bool {
         let is_sound = self.first(ControlKind::Inert).is_some_and(|it| it.has_tests);
@@ -418,8 +418,7 @@ impl<'a> ProofResults<'a> {
     fn asks_stubs(&self) -> bool {
         self.plan.has_tests
             && self.plan.policy != ProofPolicy::Exercised
-            && (self.is_implied()
-                || self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_some()))
+            && self.first(ControlKind::WithoutSource).is_some_and(|it| it.red.is_some())
     }
 
     /// The new functions that are emptied without a failing test. One that cannot be emptied is none.
@@ -469,14 +468,11 @@ impl<'a> ProofResults<'a> {
         is_unnoticed.then(|| ProofReason::NotNoticed { functions: named(reached) })
     }
 
-    /// The tests that notice less, with the new tests and settings of checks.
-    fn weakened(&self) -> Option<ProofReason> {
-        let (new, old) = (self.first(ControlKind::Broken)?, self.first(ControlKind::BrokenOld)?);
-        if is_late(old) || is_late(new) {
-            return None;
-        }
-        let (before, now) = (counts(&old.failed), counts(&new.failed));
-        let more = |one: &BTreeMap<&'a str, usize>, other: &BTreeMap<&'a str, usize>| {
+    /// The tests among those that failed as they were, `old`, that are not among the `new` ones, unless they
+    /// were renamed, or went with what they tested.
+    fn lost<'n>(&self, old: &'n [String], new: &'n [String]) -> Vec<String> {
+        let (before, now) = (counts(old), counts(new));
+        let more = |one: &BTreeMap<&'n str, usize>, other: &BTreeMap<&'n str, usize>| {
             let names = one.iter().map(|(name, count)| {
                 (*name, count.saturating_sub(other.get(name).copied().unwrap_or(0)))
             });
@@ -493,9 +489,18 @@ impl<'a> ProofResults<'a> {
         let sum = |of: &[(&str, usize)]| of.iter().map(|it| it.1).sum::<usize>();
         // What is no longer in the text was renamed, or went with what it tested.
         let may_go = sum(&gained) >= sum(&lost) || self.plan.has_lost_functions;
-        let is_taken = |name: &str| !may_go || has_word(&self.plan.test_text, name);
+        let is_taken = |name: &str| !may_go || names_test(&self.plan.test_text, name);
         let lost = lost.into_iter().map(|it| it.0).filter(|name| is_taken(name));
-        let tests: Vec<String> = lost.map(str::to_owned).collect();
+        lost.map(str::to_owned).collect()
+    }
+
+    /// The tests that notice less, with the new tests and settings of checks.
+    fn weakened(&self) -> Option<ProofReason> {
+        let (new, old) = (self.first(ControlKind::Broken)?, self.first(ControlKind::BrokenOld)?);
+        if is_late(old) || is_late(new) {
+            return None;
+        }
+        let tests = self.lost(&old.failed, &new.failed);
         let is_less =
             old.ran.zip(new.ran).is_some_and(|(old, new)| new < old) && !self.plan.has_tests;
         let files = self.plan.check_files.clone();
@@ -515,22 +520,23 @@ impl<'a> ProofResults<'a> {
         if let Some(weakened) = self.weakened() {
             return weakened;
         }
-        let tests = self.failed_in(ControlKind::OldTests);
+        let mut tests = self.failed_in(ControlKind::OldTests);
+        if plan.has_code && plan.policy != ProofPolicy::Exercised {
+            // What notices the work may have been changed with it.
+            tests = self.lost(&tests, &self.failed_in(ControlKind::WithoutSource));
+        }
         if !tests.is_empty() {
             return ProofReason::NotKept { tests };
         }
         if !plan.has_code {
             return self.without_code();
         }
-        let stub = || self.first(ControlKind::Stub).filter(|_| self.is_implied());
-        let Some(without) = self.first(ControlKind::WithoutSource).or_else(stub) else {
+        let Some(without) = self.first(ControlKind::WithoutSource) else {
             return ProofReason::NotMade { why: "its controls did not run".to_owned() };
         };
-        // An emptied function is one of several.
-        let is_whole = without.control != ControlKind::Stub;
-        let tests = if is_whole { self.failed(without) } else { Vec::new() };
+        let tests = self.failed(without);
         let Some(red) = &without.red else { return self.unnoticed_change() };
-        if self.failed(without).is_empty() && !without.failed.is_empty() {
+        if tests.is_empty() && !without.failed.is_empty() {
             let tests = first_names(&without.failed);
             let why = format!("{tests} would also fail after an edit that changes nothing");
             return ProofReason::NotMade { why };
@@ -717,16 +723,12 @@ mod tests {
         ];
         let (asked, reason) = ask(&plan, &both);
         assert_eq!(asked, ["inert", "without-source", "stub mul", "stub div", "stub half"]);
-        // Of a function that only the work has, the emptied one shows it all.
+        // A function that only the work has.
         let more = file("src/a.py", Some(CODE), &(CODE.to_owned() + MUL));
         let files = [ChangedFile { lines: (2..4).collect(), ..more }, files[1].clone()];
         let adds = super::tests::plan(&files).expect("code changed");
-        assert_eq!(
-            ask(&adds, &both[1..2]),
-            (functions(&["inert", "stub mul"]), noticed(&["test_mul"]))
-        );
-        let (asked, _) = ask(&adds, &both[..1]);
-        assert_eq!(asked[1..3], ["stub mul", "without-source"]);
+        let asked = functions(&["inert", "without-source", "stub mul"]);
+        assert_eq!(ask(&adds, &both[..2]), (asked, noticed(&["test_mul"])));
         assert_eq!(reason, noticed(&["test_div", "test_mul"]));
         let (asked, reason) = ask(&plan, &both[..2]);
         assert_eq!(asked.last().map(String::as_str), Some("tripwire div"));
@@ -828,6 +830,24 @@ mod tests {
         let halves = [("broken", "a::test_halves"), ("broken-old", "b::test_half")];
         assert_eq!(ask(&renamed, &halves).1, only);
         assert!(matches!(ask(&renamed, &halves[1..]).1, ProofReason::NoticesLess { .. }));
+        // A test that was loosened passes with and without the work, which it failed as it was.
+        let work = file("src/a.py", Some(CODE), &CODE.replace("// 2", "// 3"));
+        let loose = file("tests/test_a.py", Some(TEST), &TEST.replace("== 3", "< 4"));
+        let both = plan(&[work, loose]).expect("code changed");
+        let beside =
+            [("without-source", "test_b"), ("stub half", "test_b"), ("old-tests", "test_half")];
+        assert_eq!(ask(&both, &beside).1, kept);
+        let pinned = [("without-source", "test_half"), ("stub half", "test_half"), beside[2]];
+        assert_eq!(ask(&both, &pinned).1, noticed(&["test_half"]));
+        // A new file that decides which tests run.
+        let conftest = file("tests/conftest.py", None, "collect_ignore = [\"test_a.py\"]\n");
+        let work = file("src/a.py", Some(CODE), &CODE.replace("// 2", "// 3"));
+        let hides = plan(&[work, conftest]).expect("code changed");
+        let (asked, _) = ask(&hides, &pinned[..2]);
+        assert_eq!(asked[3..], ["broken", "broken-old"]);
+        assert!(names_test("test('add', () => add(1))", "add"));
+        assert!(names_test("    async def test_add(n):", "test_add"));
+        assert!(!names_test("test('adds', () => { add(1); c.add(2); def add2(); })", "add"));
         assert_eq!(base_name("tests/a.py::T::test_a[1-b::c]"), "test_a");
         assert_eq!(base_name("example.com/a TestA/b"), "TestA/b");
         assert_eq!(base_name("numbers > adds 1.5"), "adds 1.5");

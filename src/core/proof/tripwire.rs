@@ -197,6 +197,8 @@ struct LeftFunction<'a> {
     parameter: Option<&'a str>,
     /// Whether it yields values: some such functions of Python can return none.
     yields: bool,
+    /// What it returns at last, of Python and scripts; empty if nothing.
+    returned: &'a str,
 }
 
 impl<'a> LeftFunction<'a> {
@@ -208,37 +210,52 @@ impl<'a> LeftFunction<'a> {
             result: text[function.result.clone()].trim(),
             parameter: function.parameter.as_deref(),
             yields: lines.into_iter().any(|line| line.contains("yield")),
+            returned: returned(text, function),
         }
     }
 
     /// The code of a file outside of functions.
     fn none(language: Language) -> LeftFunction<'a> {
-        LeftFunction { language, result: "", parameter: None, yields: false }
+        LeftFunction { language, result: "", parameter: None, yields: false, returned: "" }
     }
 
-    /// The statement of Python that returns a plausible value.
+    /// The statement that returns a plausible value: one that assertions of a type, or of any value, take.
     fn value(&self) -> String {
+        const COMPARES: &[&str] = &[" == ", " != ", " === ", " !== ", " < ", " > ", " in ", " is "];
+        let is_python = self.language == Language::Python;
+        let parameter = self.parameter.unwrap_or("1");
+        let no = if is_python { "False" } else { "false" };
+        let given = self.returned.trim_start_matches(['f', '(']);
+        let is_choice = COMPARES.iter().any(|it| given.contains(it)) || given.starts_with("not ");
+        let list = format!("[{parameter}]");
         let value = match self.result.split(['[', ' ']).next().unwrap_or_default() {
             _ if self.yields => return "return".to_owned(),
-            "int" => "0",
-            "float" => "0.0",
-            "str" => "\"\"",
-            "bool" => "False",
-            "list" | "List" => "[]",
-            "dict" | "Dict" => "{}",
             "None" => "None",
-            _ => self.parameter.unwrap_or("0"),
+            _ if self.returned.is_empty() => return "return".to_owned(),
+            "int" => "1",
+            "float" => "0.5",
+            "str" => "\"a\"",
+            "bool" => "False",
+            "list" | "List" => &list,
+            "dict" | "Dict" => "{\"a\": 1}",
+            _ if given.starts_with('[') => &list,
+            _ if given.starts_with('{') => "{\"a\": 1}",
+            _ if is_choice || given.starts_with('!') => no,
+            _ if given.starts_with(['"', '\'', '`']) => "\"a\"",
+            _ if given == parameter => "1",
+            _ => parameter,
         };
-        format!("return {value}")
+        let cast = if self.language == Language::TypeScript { " as never" } else { "" };
+        format!("return {value}{cast}")
     }
 
     /// The statement that leaves it, on one line.
     fn leave(&self) -> String {
-        let parameter = self.parameter.unwrap_or("0");
         match self.language {
             Language::Python => format!(" {};", self.value()),
-            Language::JavaScript => format!(" if (Number(1)) {{ return {parameter}; }}"),
-            Language::TypeScript => format!(" if (Number(1)) {{ return {parameter} as never; }}"),
+            Language::JavaScript | Language::TypeScript => {
+                format!(" if (Number(1)) {{ {}; }}", self.value())
+            }
             Language::Rust => {
                 let value = "::core::default::Default::default()";
                 let value = match self.result {
@@ -253,6 +270,17 @@ impl<'a> LeftFunction<'a> {
             Language::Go => leave_go(self.result),
         }
     }
+}
+
+/// What a function of Python or a script returns at last: the text after the last `return`, or the value of
+/// an arrow function.
+fn returned<'a>(text: &'a str, function: &FunctionText) -> &'a str {
+    if let Body::Expression(from, to) = function.body {
+        return &text[from..to];
+    }
+    let lines = text.lines().take(function.lines.end).skip(function.lines.start);
+    let last = lines.filter_map(|line| line.split_once("return ")).last();
+    last.map_or("", |(_, value)| value.trim_end_matches(';'))
 }
 
 /// The statement that leaves a function of Go with results of these types.
@@ -480,12 +508,36 @@ func (t T) f_b() { go func() {
     fn a_stub_leaves_the_function() {
         let stub = |path: &str, text: &str| wire().stub().plant(path, text, Reach::Functions);
         let python = stub("a.py", "X = 1\ndef a():\n  \"Doc.\"\n  return X\n");
-        let want = "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return 0\n  return X\n";
+        let want = "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return 1\n  return X\n";
         assert_eq!(python.as_deref(), Some(want));
         let typed = stub("a.py", "def a(self, b: int = 1) -> list[str]:\n    return c(b)\n");
-        assert!(typed.is_some_and(|it| it.contains("        return []\n")));
+        assert!(typed.is_some_and(|it| it.contains("        return [b]\n")));
+        // What an assertion of the type takes.
+        for (path, body, want) in [
+            ("a.py", "return c(b)", "b"),
+            ("a.py", "return b", "1"),
+            ("a.py", "c(b)", ""),
+            ("a.py", "return {b: 1}", "{\"a\": 1}"),
+            ("a.py", "return [c for c in b]", "[b]"),
+            ("a.py", "return b % 2 == 1 and b", "False"),
+            ("a.py", "return f\"{b}\" + c", "\"a\""),
+            ("a.js", "return ({ b, c: 1 });", "{\"a\": 1}"),
+            ("a.js", "return [b].concat(c);", "[b]"),
+            ("a.js", "return b % 2 === 1;", "false"),
+            ("a.js", "return `${b}`;", "\"a\""),
+            ("a.js", "c(b);", ""),
+        ] {
+            let text = match path {
+                "a.py" => format!("def a(b):\n    {body}\n"),
+                _ => format!("function a(b) {{\n  {body}\n}}\n"),
+            };
+            let text = stub(path, &text).expect("a stub");
+            let first = text[text.find("return").expect("return") + 6..].trim_start_matches(' ');
+            let value = first.split(['\n', ';']).next().unwrap_or_default();
+            assert_eq!(value, want, "{body}");
+        }
         let script = stub("a.js", "const a = b => b;\n");
-        let want = "const a = b => { if (Number(1)) { return b; } return b };\n";
+        let want = "const a = b => { if (Number(1)) { return 1; } return b };\n";
         assert_eq!(script.as_deref(), Some(want));
         let left = |path: &str, text: &str| {
             let text = stub(path, text).expect("a stub");

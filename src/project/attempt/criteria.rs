@@ -11,7 +11,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         graph::task::{CommitRule, Task},
-        proof::policy::ProofPolicy,
+        proof::ProofPolicy,
         redact,
     },
     project::{config::is_named, workspace::Workspace},

@@ -100,6 +100,7 @@ pub fn check_evidence(
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     evidence.to_prove = evidence.report.is_some()
         && !is_free
+        && (record.slot.is_some() || !verify.is_empty())
         && HalvesRule::is_due(&task.proof_settings(&workspace.config.proof), &verify, &committed);
     if evidence.report.is_some() {
         evidence.missing.extend(still_marked(tree, record));

@@ -204,29 +204,6 @@ fn only_loses_code(file: &ChangedFile) -> bool {
     head.lines().all(|line| old.any(|it| it == line))
 }
 
-/// Whether a file has all that it had, and more only in these functions.
-pub(super) fn only_has_more(file: &ChangedFile, sites: &[FunctionSite]) -> bool {
-    let (Some(language), Some(text)) = (file.language(), &file.head) else { return false };
-    let code = SourceCode::new(language, text);
-    let functions = code.functions();
-    let own = sites.iter().filter(|site| site.path == file.path);
-    let own: Vec<_> = own.map(|site| &functions[site.place].lines).collect();
-    let is_own = |line: usize| own.iter().any(|lines| lines.contains(&line));
-    let tests = code.tests();
-    let is_test = |line: usize| tests.iter().any(|lines| lines.contains(&line));
-    let other: Vec<String> = (0..text.lines().count())
-        .filter(|line| !is_own(*line) && !is_test(*line) && code.has_code(*line))
-        .map(|line| code.code_of(line))
-        .collect();
-    let base = file.base.as_deref().unwrap_or_default();
-    let before = SourceCode::new(language, base);
-    let tests = before.tests();
-    let old = (0..base.lines().count())
-        .filter(|line| !tests.iter().any(|it| it.contains(line)) && before.has_code(*line))
-        .map(|line| before.code_of(line));
-    file.was_there && old.eq(other)
-}
-
 /// The tree with a statement in functions: in each with another number.
 pub(super) fn wired(
     source: &[&ChangedFile],
