@@ -69,7 +69,7 @@ fn of_task(
     fail(Exit::Error, format!("nothing of `{name}` has landed: {why}"))
 }
 
-/// What landed in a run, from the commit below the first of it to the last one.
+/// What landed in the reported runs, from the commit below the first of it to the last one.
 fn of_run(
     invocation: &Invocation,
     workspace: &Workspace,
@@ -78,10 +78,8 @@ fn of_run(
     tip: &CommitId,
 ) -> Result<Vec<(CommitId, CommitId)>> {
     let now = Utc::now();
-    let report = status::read_chosen(invocation, number, now)?;
-    let run_id = report.run.run_id;
-    let mut entries: Vec<_> =
-        log.of(None).filter(|entry| Some(&entry.run_id) == run_id.as_ref()).collect();
+    let report = status::read_for_person(invocation, number, now)?;
+    let mut entries: Vec<_> = log.of(None).filter(|entry| report.has(entry)).collect();
     entries.sort_by_key(|entry| entry.ended.as_ref().map(|(at, _)| *at));
     let changes = LandedChange::all(&workspace.repo, entries.into_iter(), tip)?;
     let (Some(first), Some(last)) = (changes.first(), changes.last()) else {

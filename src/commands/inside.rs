@@ -100,7 +100,7 @@ pub(super) fn refuse_beside(command: &str) -> Result<()> {
 
 /// Returns the attempts from whose guardians this process descends, whatever its environment says, each
 /// with the paths of its loop: an attempt at a task before the iteration of a loop.
-fn attempts_around(workspace: &Workspace) -> Result<Vec<(LoopPaths, AttemptId)>> {
+pub(super) fn attempts_around(workspace: &Workspace) -> Result<Vec<(LoopPaths, AttemptId)>> {
     let loops = workspace.loops().context("list the loops")?;
     let places = iter::once(LoopPaths::default()).chain(loops.into_iter().map(LoopPaths::of_loop));
     let mut around = Vec::new();

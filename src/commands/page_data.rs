@@ -18,7 +18,7 @@ use crate::{
         graph::filter::Filter,
         history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
     },
-    project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
+    project::{attempt::AttemptRecord, workspace::Workspace},
     view::{lines::counted, log::JournalLog, timeline::TimelineFold, transcript::ShownPaths},
 };
 
@@ -69,12 +69,14 @@ impl PageData {
         self.workspace.root().display().to_string()
     }
 
-    /// The report of the run of this number, counted back from the newest, which is 1.
+    /// The report of the run of this number, counted back from the newest, which is 1; of that one with
+    /// the runs since a person looked last.
     ///
     /// # Errors
     /// There is no such run; errors of the disk.
     pub(super) fn now(&self, number: usize) -> Result<Value> {
-        value(&status::read_report(&self.invocation, number, self.now)?)
+        let number = u32::try_from(number).ok().filter(|number| *number > 1);
+        value(&status::read_chosen(&self.invocation, number, self.now)?)
     }
 
     /// The graph as a picture, with a layout if it is drawn; lists need none.
@@ -144,8 +146,8 @@ impl PageData {
             let text = format!("no run {number}; the journal has {}", counted(fold.runs(), "run"));
             return Err(missing(text));
         }
-        let graph = self.workspace.graph().ok();
-        value(&fold.timeline(number, graph.as_ref().map(GraphFile::graph)))
+        let beat = status::last_beat(&self.workspace).map(|age| self.now - age);
+        value(&fold.timeline(number, beat))
     }
 
     /// A task with its attempts.

@@ -39,7 +39,7 @@ const BODY: usize = 65_000;
 pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     let editor = TaskEditor::for_review(invocation, "pr")?;
     let (workspace, repo) = (&editor.workspace, &editor.workspace.repo);
-    let report = status::read_chosen(invocation, options.run, Utc::now())?;
+    let report = status::read_for_person(invocation, options.run, Utc::now())?;
     let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
     let commit = landed_tip(workspace, &onto)?;
     let remotes = repo.landings().remotes()?;
@@ -55,7 +55,7 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     }
     let run_id = report.run.run_id.clone().unwrap_or_default();
     let is_of_run = options.run.is_some() || start.is_none();
-    let mut items = landings(&editor, |entry| !is_of_run || entry.run_id == run_id)?;
+    let mut items = landings(&editor, |entry| !is_of_run || report.has(entry))?;
     if let Some(start) = &start {
         items.retain(|item| !repo.is_ancestor(&item.last, start).unwrap_or(false));
     }

@@ -62,7 +62,9 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let now = Utc::now();
     let number = options.run.unwrap_or(1) as usize;
-    let report = || status::read_chosen(invocation, options.run, now);
+    let is_json = format == ReportFormat::Json;
+    let read = if is_json { status::read_chosen } else { status::read_for_person };
+    let report = || read(invocation, options.run, now);
     let clean = |text: String| workspace.secrets().text(&text);
     let text = match format {
         ReportFormat::Text => clean(page(&report()?, options.file.as_deref(), now)),

@@ -211,7 +211,7 @@ pub(super) fn check_branch(workspace: &Workspace, history: &History) -> Result<(
     let (last, begun) = (&history.run, &history.run.begun);
     let is_given = begun.flags.contains_key("onto");
     let Some(branch) = begun.branch.as_deref().filter(|_| !is_given) else { return Ok(()) };
-    let continues = last.is_resumable() || last.ended_at_limit();
+    let continues = last.was_cut_short() || last.ended_at_limit();
     if !continues || landing_branch(workspace)?.is_some() || workspace.is_live(history)? {
         return Ok(());
     }

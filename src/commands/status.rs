@@ -34,16 +34,14 @@ use crate::{
         lines::{Line, clock, full, limit, short},
         page::{Markup, TextPage},
         run::{LoopView, RunFacts, RunView, Standing},
+        run_report::RunReport,
         waits::waiting_text,
     },
 };
-pub(super) use run_report::{read_chosen, read_report};
+pub(super) use run_report::{read_chosen, read_for_person};
 
 /// The rows to fill where no terminal says how many it has.
 const ROWS: usize = 30;
-
-/// How many earlier runs are named.
-const EARLIER: usize = 3;
 
 /// Shows how the run stands.
 ///
@@ -56,13 +54,23 @@ pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
             "the run cannot be read: `ralph status`",
         );
     }
-    success(&page(invocation, options, Utc::now())?)
+    let now = Utc::now();
+    let read = if options.json { read_chosen } else { read_for_person };
+    success(&text(invocation, options, &read(invocation, options.run, now)?, now)?)
 }
 
 fn page(invocation: &Invocation, options: &StatusArgs, now: DateTime<Utc>) -> Result<String> {
-    let report = read_chosen(invocation, options.run, now)?;
+    text(invocation, options, &read_chosen(invocation, options.run, now)?, now)
+}
+
+fn text(
+    invocation: &Invocation,
+    options: &StatusArgs,
+    report: &RunReport,
+    now: DateTime<Utc>,
+) -> Result<String> {
     Ok(if options.json {
-        terminal::json(&report)
+        terminal::json(report)
     } else if report.run.name.is_some() {
         text_of_loop(&report.run, now)
     } else {
@@ -219,12 +227,6 @@ fn write_loop(page: &mut TextPage, view: &RunView, now: DateTime<Utc>) {
     if let Some(plain) = &view.plain {
         lines_of_loop(view, plain, page);
     }
-    for run in view.earlier_runs.iter().take(EARLIER) {
-        let began = run.started_at.map_or(String::new(), full);
-        let number = run.number;
-        let text = format!("{began}, {}; {}", run.text(), view.command_of(number));
-        page.field(&format!("Run {number}"), &text);
-    }
     if let Some(beat) = view.last_beat_seconds {
         page.field("Last beat", &format!("{} ago", short(beat)));
     }
@@ -319,11 +321,7 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
 }
 
 /// The heads of the columns.
-const HEAD: [&str; 7] =
-    ["loop", "status", "iteration", "since", "last beat", "agent", "how it ended"];
-
-/// How much of an agent's command line is shown, in columns.
-const AGENT: usize = 32;
+const HEAD: [&str; 4] = ["loop", "status", "iteration", "how it ended"];
 
 /// The table of the plain loops; empty if there are none.
 fn loops(invocation: &Invocation, now: DateTime<Utc>) -> Result<String> {
@@ -343,15 +341,11 @@ fn loops(invocation: &Invocation, now: DateTime<Utc>) -> Result<String> {
     Ok(if is_blank { String::new() } else { format!("\n{}", terminal::table(HEAD, rows)) })
 }
 
-fn loop_row(view: &RunView) -> [String; 7] {
-    let name = view.name.as_ref().map(ToString::to_string);
+fn loop_row(view: &RunView) -> [String; 4] {
     [
-        name.unwrap_or_default(),
+        view.name.as_ref().map(ToString::to_string).unwrap_or_default(),
         view.status.word().to_owned(),
         format!("{}/{}", view.iteration, view.limits.max_iterations),
-        view.started_at.map_or(String::new(), full),
-        view.last_beat_seconds.map_or(String::new(), |beat| format!("{} ago", short(beat))),
-        terminal::fit(&visible(&view.agent.join(" ")), AGENT).into_owned(),
         view.why.clone().unwrap_or_default(),
     ]
 }

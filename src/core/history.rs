@@ -19,8 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, Event, LandingEvent, RequestEvent,
-        Slept, StopReason, StopRequest, record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, Slept, StopReason, StopRequest, record::Record,
     },
     executor::LOCAL,
     graph::{
@@ -36,7 +35,7 @@ pub use active::{ActiveAttempt, ActiveAttempts};
 pub use attempt_log::StoredResult;
 pub use effect::Effect;
 use run_history::KEPT_RUNS;
-pub use run_history::{CheckCount, LandedWork, PastRun, RunHistory, Waiting};
+pub use run_history::{LandedWork, PastRun, ReportedRuns, RunHistory, Waiting};
 pub use sample::UnreachableExecutor;
 pub use sample::{AttemptSample, AttemptSamples};
 use task_history::NO_HISTORY;
@@ -131,23 +130,6 @@ impl History {
         self.run.note_time(record);
         self.active.with(id, |active| active.awaits = None);
         record.event.effect().apply(record, self);
-    }
-
-    /// Applies an event after the end of the newest run, if it says what became of work that has landed.
-    pub fn apply_to_landed(&mut self, record: &Record) {
-        let newest = self.of(record.task_id.as_ref().map_or("", TaskId::as_str)).attempts;
-        let is_of_landed = if let Event::Check(CheckEvent::Proved { attempt, .. }) = record.event {
-            attempt == newest
-        } else {
-            matches!(
-                record.event,
-                Event::Request(RequestEvent::Reviewed { .. })
-                    | Event::Landing(LandingEvent::TakenBack(_))
-            )
-        };
-        if is_of_landed {
-            record.event.effect().apply(record, self);
-        }
     }
 
     /// Starts a wait of the schedule.
@@ -277,11 +259,6 @@ impl History {
     /// The usage of the run, with that of agents that have ended whose work is still open.
     pub fn spend(&self) -> Spend {
         self.active.spent().fold(self.run.spend, |sum, (_, spend)| sum.plus(spend))
-    }
-
-    /// The usage of the run without that of the paused run that it continues.
-    pub fn own_spend(&self) -> Spend {
-        self.run.own(&self.spend())
     }
 
     /// Adds the work of an attempt that has landed.

@@ -104,6 +104,15 @@ impl PaidAttempts {
         }
     }
 
+    /// Adds those of another run.
+    pub fn join(&mut self, other: &PaidAttempts) {
+        self.paid += other.paid;
+        other
+            .wasted
+            .iter()
+            .for_each(|(kind, count)| *self.wasted.entry(*kind).or_default() += count);
+    }
+
     /// The number of attempts that were needed.
     pub fn needed(&self) -> u32 {
         self.paid - self.wasted.values().sum::<u32>()

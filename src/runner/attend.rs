@@ -309,7 +309,7 @@ impl Inbox {
 pub(super) fn paused(workspace: &Workspace, newest: &RunHistory) -> String {
     let name = workspace.place.name().cloned();
     let starts = if name.is_some() { "ralph loop" } else { "ralph run" };
-    if newest.is_resumable() {
+    if newest.was_cut_short() {
         return StopReason::Paused(name).to_string();
     }
     let flag = workspace.place.flag();

@@ -284,6 +284,7 @@ impl MessageView {
                 RequestEvent::Reviewed { note, .. } => ("review", None, note.as_deref()),
                 RequestEvent::Reset {} => ("reset", None, None),
                 RequestEvent::Reported { .. }
+                | RequestEvent::Looked {}
                 | RequestEvent::PauseRequested {}
                 | RequestEvent::ResumeRequested { .. }
                 | RequestEvent::StopRequested(_) => return None,

@@ -252,7 +252,8 @@ impl EventText for RequestEvent {
             // The line of the attempt has the question.
             RequestEvent::Reported { .. }
             | RequestEvent::Asked { .. }
-            | RequestEvent::Noted { .. } => Vec::new(),
+            | RequestEvent::Noted { .. }
+            | RequestEvent::Looked {} => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
             RequestEvent::Reviewed { note, .. } => {
                 let note =
@@ -280,6 +281,7 @@ impl EventText for RequestEvent {
             RequestEvent::Reported { .. }
             | RequestEvent::Noted { .. }
             | RequestEvent::Reviewed { .. }
+            | RequestEvent::Looked {}
             | RequestEvent::Reset {} => None,
         }
     }

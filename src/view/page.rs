@@ -28,8 +28,6 @@ pub struct Fold {
     pub commits: usize,
     /// The failed tasks.
     pub failed: usize,
-    /// The tasks that are next.
-    pub upcoming: usize,
     /// The earlier runs.
     pub earlier: usize,
 }
@@ -43,7 +41,6 @@ impl Fold {
         landed: usize::MAX,
         commits: usize::MAX,
         failed: usize::MAX,
-        upcoming: usize::MAX,
         earlier: EARLIER,
     };
     /// Most of it, for logs and messages.
@@ -54,22 +51,13 @@ impl Fold {
         landed: 40,
         commits: 0,
         failed: 40,
-        upcoming: 5,
         earlier: 0,
     };
     /// The least that is shown.
-    const LEAST: Fold = Fold {
-        attention: 2,
-        rows: 1,
-        detail: 1,
-        landed: 2,
-        commits: 0,
-        failed: 1,
-        upcoming: 1,
-        earlier: 1,
-    };
+    const LEAST: Fold =
+        Fold { attention: 2, rows: 1, detail: 1, landed: 2, commits: 0, failed: 1, earlier: 1 };
     /// What may be added to that, the most useful first, as long as it fits the screen.
-    const MORE: [fn(Fold) -> Fold; 18] = [
+    const MORE: [fn(Fold) -> Fold; 16] = [
         |fold| Fold { rows: 2, ..fold },
         |fold| Fold { attention: 3, ..fold },
         |fold| Fold { attention: 4, ..fold },
@@ -77,7 +65,6 @@ impl Fold {
         |fold| Fold { landed: 4, ..fold },
         |fold| Fold { failed: 2, ..fold },
         |fold| Fold { attention: 8, ..fold },
-        |fold| Fold { upcoming: 3, ..fold },
         |fold| Fold { detail: 2, ..fold },
         |fold| Fold { landed: 8, ..fold },
         |fold| Fold { failed: 5, ..fold },
@@ -85,7 +72,6 @@ impl Fold {
         |fold| Fold { landed: 12, ..fold },
         |fold| Fold { detail: 4, ..fold },
         |fold| Fold { earlier: EARLIER, ..fold },
-        |fold| Fold { upcoming: 6, ..fold },
         |fold| Fold { landed: 24, failed: 12, ..fold },
         |fold| Fold { detail: 12, ..fold },
     ];

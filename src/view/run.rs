@@ -44,26 +44,29 @@ pub struct RunView {
     pub pid: Option<u32>,
     /// When it began.
     pub started_at: Option<DateTime<Utc>>,
+    /// When the first of the runs began that are reported with it: those since a person looked last.
+    pub since: Option<DateTime<Utc>>,
+    /// How many runs are reported, with it.
+    pub runs: u32,
+    /// How many of the earlier ones crashed.
+    pub crashed: u32,
     /// How many attempts it has begun, including those of the paused run that it continues.
     pub iteration: u32,
-    /// How many attempts the paused run made that it continues; always 0 in a plain loop, which goes
-    /// on as one.
-    pub iterations_before: u32,
     /// The attempts that have not ended, the oldest first.
     pub attempts: Vec<AttemptView>,
     /// The merge queue.
     pub merge_queue: QueueView,
     /// Failed attempts since the last one that did not fail.
     pub failures_in_a_row: u32,
-    /// Failed attempts.
+    /// Failed attempts of the reported runs.
     pub failures: u32,
     /// What it waits for while no attempt can start.
     pub waiting: Option<Waiting>,
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
-    /// Tasks that it completed.
+    /// Tasks that the reported runs completed.
     pub completed: u32,
-    /// What its attempts used.
+    /// What the attempts of the reported runs used.
     pub spend: SpendView,
     /// Its limits.
     pub limits: LimitsView,
@@ -90,6 +93,9 @@ pub struct RunView {
     /// The plain loops of the repository.
     #[serde(skip)]
     pub loops: Vec<TaskId>,
+    /// Whether a person has looked at its end.
+    #[serde(skip)]
+    pub seen: bool,
     /// Whether a person stopped it.
     #[serde(skip)]
     pub was_stopped: bool,
@@ -195,6 +201,7 @@ impl RunView {
         let begun = &run.begun;
         let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
         let schedule = history.schedule.as_ref();
+        let reported = history.reported();
         RunView {
             schema: VERSION,
             status: facts.standing,
@@ -204,16 +211,18 @@ impl RunView {
             run_id: (!run.id.is_empty()).then(|| run.id.clone()),
             pid: Some(begun.pid).filter(|pid| *pid > 0),
             started_at: run.started_at,
+            since: reported.since,
+            runs: reported.runs,
+            crashed: run.reported_before().map_or(0, |before| before.crashed),
             iteration: run.iterations,
-            iterations_before: if begun.plain.is_none() { begun.before } else { 0 },
             attempts: facts.attempts,
             merge_queue: QueueView::of(&history.active),
             failures_in_a_row: run.failures_in_a_row,
-            failures: run.failures,
+            failures: reported.failures,
             waiting: waiting(history, now).filter(|_| facts.standing.is_live()),
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
-            completed: run.completed,
-            spend: SpendView::of(&history.own_spend()),
+            completed: reported.completed,
+            spend: SpendView::of(&reported.spend),
             limits: LimitsView::of(history, facts.name.is_none().then_some(facts.max_attempts)),
             branch: begun.branch.clone(),
             onto: begun.flags.get("onto").and_then(|it| Some(it.as_str()?.to_owned())),
@@ -225,6 +234,7 @@ impl RunView {
             earlier_runs: PastRunView::all(history),
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
             loops: facts.loops,
+            seen: run.seen,
             was_stopped: run.stop.is_some(),
             name: facts.name,
         }
@@ -250,9 +260,17 @@ impl RunView {
         self.status == Standing::None
     }
 
-    /// How many attempts it has begun itself.
-    pub fn own_iterations(&self) -> u32 {
-        self.iteration.saturating_sub(self.iterations_before)
+    /// How many attempts the reported runs have begun.
+    pub fn attempts_made(&self) -> usize {
+        self.spend.attempts as usize + self.attempts.len()
+    }
+
+    /// The runs that are reported with it, in words; none if it is reported alone.
+    pub fn since_text(&self, now: DateTime<Utc>) -> Option<String> {
+        let since = self.since.filter(|_| self.runs > 1)?;
+        let crashed = Some(self.crashed).filter(|count| *count > 0);
+        let crashed = crashed.map_or(String::new(), |count| format!("; {count} crashed"));
+        Some(format!("Since {}: {} runs{crashed}", moment(since, now), self.runs))
     }
 
     /// How it stands, and what to do next.

@@ -7,30 +7,22 @@ mod headline;
 mod next;
 mod text;
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    night::NightView,
-    plan::UpcomingTask,
-    review::ProofView,
-    run::{PastRunView, RunView},
-    spend::WasteView,
-    state::TaskCounts,
-    words::ids,
+    night::NightView, plan::UpcomingTask, review::ProofView, run::RunView, spend::WasteView,
+    state::TaskCounts, words::ids,
 };
 use crate::{
     core::{
-        event::AttemptResult,
         exit::Exit,
         graph::{
             TaskGraph,
             task::{Task, TaskId},
         },
-        history::{CheckCount, History, LastAttempt},
+        history::{History, LastAttempt, attempt_log::AttemptEntry},
         select::{Decision, View},
         verdict::Commit,
     },
@@ -49,28 +41,20 @@ pub struct RunReport {
     pub run: RunView,
     /// Its number, counted back from the newest run, which is 1.
     pub number: usize,
-    /// The runs after it, the newest first, if these had nothing to do and none was asked for by its
-    /// number.
-    pub newer_runs: Vec<PastRunView>,
     /// When it ended; if it exited unexpectedly, when it was last known to run.
     pub ended_at: Option<DateTime<Utc>>,
-    /// Its wall time; `spend.duration_seconds` is the time of its attempts together.
+    /// The wall time of the reported runs; `spend.duration_seconds` is the time of its attempts together.
     pub duration_seconds: Option<f64>,
-    /// The mean of what its attempts cost per completed task, in US dollars; none if a cost is
-    /// unknown or nothing was completed.
-    pub cost_per_task_usd: Option<f64>,
+    /// The time of the attempts of the reported runs together, with those that have not ended.
+    pub agent_seconds: f64,
     /// How many of its attempts were needed.
     pub waste: WasteView,
     /// What needs a person, the most useful first.
     pub attention: Vec<Attention>,
     /// The tasks that it completed, in the order of completion.
     pub landed: Vec<LandedTask>,
-    /// The tasks that it completed and whose work a person took back since.
-    pub taken_back: Vec<TaskId>,
     /// The tasks whose newest attempt failed in it, in the order of failure.
     pub failed: Vec<FailedTask>,
-    /// The verify commands that failed in it and then passed on the same files.
-    pub flaky: Vec<FlakyCheck>,
     /// The tasks that are next, in the order in which they start; only the first ones.
     pub upcoming: Vec<UpcomingTask>,
     /// How the run goes on, or how one that starts now would go; none if nothing can start.
@@ -109,10 +93,6 @@ pub struct LandedTask {
     /// What a person should look at in it, as predicates: it changed what checks it, or takes back other
     /// work.
     pub remarks: Vec<String>,
-    /// The changed files that existed before and decide what is checked.
-    pub checks_changed: Vec<String>,
-    /// The number of changed tests that existed before.
-    pub tests_changed: usize,
     /// Whether the verify commands notice it; none if that was not examined.
     pub proof: Option<ProofView>,
     /// Whether a person has reviewed it.
@@ -134,29 +114,6 @@ pub struct FailedTask {
     pub why: String,
     /// When it ended.
     pub at: DateTime<Utc>,
-}
-
-/// A verify command that failed in a run and then passed on the same files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FlakyCheck {
-    /// The command.
-    pub command: String,
-    /// How often it did so.
-    pub failed: u32,
-    /// How often it ran in all.
-    pub runs: u32,
-}
-
-impl FlakyCheck {
-    fn all(checks: &BTreeMap<String, CheckCount>) -> Vec<FlakyCheck> {
-        let flaky = checks.iter().filter(|(_, count)| count.flaky > 0);
-        let of = |(command, count): (&String, &CheckCount)| FlakyCheck {
-            command: command.clone(),
-            failed: count.flaky,
-            runs: count.runs,
-        };
-        flaky.map(of).collect()
-    }
 }
 
 /// What a report is made of.
@@ -217,17 +174,20 @@ impl RunReport {
             None => past.last_at.max(source.beat),
         };
         let end = if has_ended { last_at } else { Some(source.now) };
-        let spend = source.history.own_spend();
-        let is_known = spend.unknown_cost == 0 && !landed.is_empty();
+        let reported = source.history.reported();
+        let open = source.history.active.attempts.iter();
+        let open = open.filter_map(|attempt| wall_time(attempt.since, end?));
+        let agent_seconds = reported.spend.duration_seconds + open.sum::<f64>();
         let mut report = RunReport {
             headline: Headline::default(),
             number: 1,
-            newer_runs: Vec::new(),
             ended_at: last_at.filter(|_| has_ended),
-            duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
-            #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]
-            cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
-            waste: WasteView::of(&past.paid),
+            duration_seconds: past
+                .duration_seconds
+                .or_else(|| wall_time(past.started_at?, end?))
+                .map(|own| past.reported_before().map_or(0.0, |it| it.wall_seconds) + own),
+            agent_seconds,
+            waste: WasteView::of(&reported.paid),
             attention,
             failed: source.failed(),
             landed,
@@ -236,13 +196,20 @@ impl RunReport {
             left: source.view.map(|view| TaskCounts::of(&view, source.now)),
             remaining: past.remaining,
             next,
-            flaky: FlakyCheck::all(&source.history.run.checks),
             unknown: source.unproven().into_iter().collect(),
-            taken_back: source.taken_back(),
             run,
         };
         report.headline = Headline::of(&report, headline::to_review(source));
         report
+    }
+
+    /// Whether an attempt completed its task in the reported runs.
+    pub fn has(&self, entry: &AttemptEntry) -> bool {
+        let is_of = |task: &LandedTask| {
+            let ended = entry.ended.as_ref().map(|(at, _)| *at);
+            task.id == entry.task_id && Some(task.at) == ended
+        };
+        self.landed.iter().any(is_of)
     }
 
     /// Whether the run ended as it should, and completed something.
@@ -263,30 +230,6 @@ impl RunReport {
     fn only_failed(&self) -> Vec<&FailedTask> {
         let needs = |id: &TaskId| self.attention.iter().any(|it| it.task_id.as_ref() == Some(id));
         self.failed.iter().filter(|task| !needs(&task.id)).collect()
-    }
-}
-
-impl RunView {
-    /// The run as those before it are listed.
-    pub fn as_past(&self) -> PastRunView {
-        PastRunView {
-            number: 1,
-            run_id: self.run_id.clone().unwrap_or_default(),
-            started_at: self.started_at,
-            attempts: self.own_iterations(),
-            completed: self.completed,
-            why: self.why.clone(),
-            exit_code: self.exit_code,
-        }
-    }
-
-    /// Whether it ended without an attempt, because nothing could start.
-    pub fn had_nothing_to_do(&self) -> bool {
-        let codes = [Exit::Success, Exit::NotProved, Exit::Blocked, Exit::Waiting].map(Exit::code);
-        let is_over = !self.goes_on() && !self.paused;
-        is_over
-            && (self.own_iterations(), self.completed) == (0, 0)
-            && self.exit_code.is_some_and(|code| codes.contains(&code))
     }
 }
 
@@ -326,8 +269,6 @@ impl ReportSource<'_> {
                 attempts: spend.attempts,
                 duration_seconds: spend.duration_seconds,
                 remarks: evidence.remarks().into_iter().chain(findings).chain(added).collect(),
-                checks_changed: evidence.verify_inputs_changed.clone(),
-                tests_changed: evidence.tests_changed.len(),
                 proof: self.history.of(id).proof.as_deref().map(ProofView::of),
                 reviewed: self.history.of(id).reviewed >= last.ended.attempt,
                 at: last.at,
@@ -338,12 +279,6 @@ impl ReportSource<'_> {
             .filter(|(id, _)| self.history.of(id.as_str()).taken_back.is_none())
             .map(task)
             .collect()
-    }
-
-    /// The tasks whose work landed in the run and was taken back.
-    fn taken_back(&self) -> Vec<TaskId> {
-        let there = self.history.completed_in_run().into_iter().map(|(id, _)| id);
-        there.filter(|id| self.history.of(id.as_str()).taken_back.is_some()).cloned().collect()
     }
 
     /// Says which tasks are complete without an attempt.
@@ -358,23 +293,18 @@ impl ReportSource<'_> {
         ))
     }
 
-    /// A task whose attempt ended in this way at this time.
-    pub fn failed_task(&self, id: &TaskId, ended: &AttemptResult, at: DateTime<Utc>) -> FailedTask {
-        FailedTask {
-            id: id.clone(),
-            title: self.title(id),
-            attempt: ended.attempt,
-            why: format!("{}: {}", ended.verdict, ended.why),
-            at,
-        }
-    }
-
     fn failed(&self) -> Vec<FailedTask> {
         if self.history.run.begun.plain.is_some() {
             return Vec::new();
         }
         let is_gone = |id: &TaskId| self.view.is_some_and(|view| view.graph.number(id).is_none());
-        let task = |(id, last): (&TaskId, &LastAttempt)| self.failed_task(id, &last.ended, last.at);
+        let task = |(id, last): (&TaskId, &LastAttempt)| FailedTask {
+            id: id.clone(),
+            title: self.title(id),
+            attempt: last.ended.attempt,
+            why: format!("{}: {}", last.ended.verdict, last.ended.why),
+            at: last.at,
+        };
         let failed = self.history.failed_in_run().into_iter();
         failed.filter(|(id, _)| !is_gone(id)).map(task).collect()
     }
@@ -491,7 +421,7 @@ mod tests {
         let all = report.forecast.as_ref().unwrap();
         assert_eq!((all.open, all.learned_from), (3, 0));
         assert_eq!((report.run.failures, report.remaining), (1, Some(3)));
-        assert_eq!((report.duration_seconds, report.cost_per_task_usd), (Some(61.0), None));
+        assert_eq!(report.duration_seconds, Some(61.0));
         assert!(report.is_good());
     }
 
@@ -527,13 +457,5 @@ mod tests {
         let remedy = report.attention[0].remedy.as_ref().unwrap();
         assert!(remedy.ends_with("`ralph resume --name parked`"), "{remedy}");
         assert!(report.lines().iter().all(|line| !line.text.starts_with("left")));
-    }
-
-    #[test]
-    fn a_cost_per_task_is_told_only_if_every_cost_is_known() {
-        let policy = Policy::default();
-        let report = report_of(tasks(), 1, &policy, &finished(0, 1, 3));
-        assert_eq!(report.run.spend.unknown_cost, 1);
-        assert_eq!(report.cost_per_task_usd, None);
     }
 }

@@ -1,7 +1,5 @@
 //! A run as a timeline: its attempts in lanes, what landed, what it waited for.
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::core::{
     event::{AttemptEvent, Event, RunEvent, record::Record},
-    graph::{TaskGraph, task::TaskId},
+    graph::task::TaskId,
     history::attempt_log::{AttemptEntry, AttemptLog},
 };
 
@@ -42,9 +40,6 @@ pub struct TimelineView {
     pub waits: Vec<TimelineWait>,
     /// What happened at one moment, in order.
     pub marks: Vec<TimelineMark>,
-    /// The chain of dependent tasks that ended last: without a shorter one of these, the run could
-    /// not have ended earlier.
-    pub critical_path: Vec<TaskId>,
     /// The lengths of all attempts together.
     pub agent_seconds: f64,
 }
@@ -141,13 +136,13 @@ impl TimelineFold {
         self.runs.len()
     }
 
-    /// The timeline of the run of this number, counted back from the newest, which is 1. The
-    /// critical path needs the graph.
-    pub fn timeline(mut self, number: usize, graph: Option<&TaskGraph>) -> TimelineView {
+    /// The timeline of the run of this number, counted back from the newest, which is 1, that
+    /// gave its last sign of life then.
+    pub fn timeline(mut self, number: usize, beat: Option<DateTime<Utc>>) -> TimelineView {
         let runs = self.runs.len();
         let at = runs.checked_sub(number.max(1));
-        let Some(run) = at.map(|at| self.runs.swap_remove(at)) else {
-            return RunLine::default().view(0, runs, Vec::new(), graph);
+        let Some(mut run) = at.map(|at| self.runs.swap_remove(at)) else {
+            return RunLine::default().view(0, runs, Vec::new());
         };
         let entries = self.log.of(None).filter(|entry| entry.run_id == run.id);
         let mut bars: Vec<TimelineBar> = entries.map(TimelineBar::of).collect();
@@ -157,7 +152,10 @@ impl TimelineFold {
                 bar.ended_at = bar.ended_at.min(run.last_at.filter(|_| bar.ended_at.is_some()));
             }
         }
-        run.view(number.max(1), runs, in_lanes(bars), graph)
+        if number <= 1 && run.finished.is_none() {
+            run.last_at = run.last_at.max(beat);
+        }
+        run.view(number.max(1), runs, in_lanes(bars))
     }
 }
 
@@ -220,14 +218,7 @@ impl RunLine {
         }
     }
 
-    fn view(
-        self,
-        number: usize,
-        runs: usize,
-        bars: Vec<TimelineBar>,
-        graph: Option<&TaskGraph>,
-    ) -> TimelineView {
-        let critical_path = graph.map_or_else(Vec::new, |graph| critical_path(&bars, graph));
+    fn view(self, number: usize, runs: usize, bars: Vec<TimelineBar>) -> TimelineView {
         let (why, exit_code) = self.finished.unzip();
         let length = |bar: &TimelineBar| {
             let end = bar.ended_at.or(self.last_at).unwrap_or(bar.started_at);
@@ -247,36 +238,15 @@ impl RunLine {
             bars,
             waits: self.waits,
             marks: self.marks,
-            critical_path,
         }
     }
-}
-
-/// The chain of dependent tasks of which the last ended last: each began after the one before it,
-/// which of all its dependencies in the run ended last.
-fn critical_path(bars: &[TimelineBar], graph: &TaskGraph) -> Vec<TaskId> {
-    let mut ended: BTreeMap<usize, DateTime<Utc>> = BTreeMap::new();
-    for bar in bars {
-        if let (Some(number), Some(at)) = (graph.number(&bar.task_id), bar.ended_at) {
-            ended.insert(number, at);
-        }
-    }
-    let mut next = ended.iter().max_by_key(|(_, at)| **at).map(|(number, _)| *number);
-    let mut path = Vec::new();
-    while let Some(number) = next {
-        path.push(graph.task(number).id.clone());
-        let before = graph.dependencies(number).filter(|it| ended.contains_key(it));
-        next = before.max_by_key(|it| ended[it]);
-    }
-    path.reverse();
-    path
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::event::ExecutorEvent;
-    use crate::core::samples::{end, record, started, task};
+    use crate::core::samples::{end, record, started};
     use crate::core::verdict::Verdict;
 
     fn begun(run: &str, at: i64) -> Record {
@@ -294,7 +264,6 @@ mod tests {
 
     #[test]
     fn attempts_at_once_have_lanes_of_their_own() {
-        let graph = TaskGraph::new(vec![task("a"), task("b"), task("c")], vec![(0, 2)]).unwrap();
         let records = [
             begun("r", 0),
             record("a", 1, started(1)),
@@ -304,11 +273,9 @@ mod tests {
             record("b", 7, Event::Ended(end(1, Verdict::Failed))),
             record("c", 9, Event::Ended(end(1, Verdict::Complete))),
         ];
-        let view = fold(&records).timeline(1, Some(&graph));
+        let view = fold(&records).timeline(1, None);
         let lanes: Vec<usize> = view.bars.iter().map(|bar| bar.lane).collect();
         assert_eq!((lanes, view.lanes), (vec![0, 1, 0], 2));
-        let path: Vec<&str> = view.critical_path.iter().map(TaskId::as_str).collect();
-        assert_eq!(path, ["a", "c"]);
         assert!((view.agent_seconds - 12.0).abs() < 1e-6, "{}", view.agent_seconds);
         let landed = view.marks.iter().filter(|mark| mark.kind == MarkKind::Landed);
         assert_eq!(landed.count(), 2);

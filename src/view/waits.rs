@@ -28,9 +28,6 @@ pub struct LimitsView {
     pub idle_seconds: Option<f64>,
     /// Attempts in the run.
     pub max_iterations: u32,
-    /// The attempts that do not count, which both the limit and the number of attempts include.
-    #[serde(skip)]
-    pub unused: u32,
     /// Attempts per task; none for a plain loop.
     pub max_attempts: Option<u32>,
 }
@@ -43,16 +40,8 @@ impl LimitsView {
             timeout_seconds: run.begun.timeout_seconds,
             idle_seconds: run.begun.idle_seconds,
             max_iterations: run.shown_limit(),
-            unused: run.iterations - run.used(),
             max_attempts,
         }
-    }
-
-    /// How many of so many attempts count, and the limit on them.
-    pub fn used(&self, attempts: u32) -> String {
-        let [used, limit] =
-            [attempts, self.max_iterations].map(|it| it.saturating_sub(self.unused));
-        format!("{used} of {limit} attempts used")
     }
 }
 

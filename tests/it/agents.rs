@@ -94,7 +94,9 @@ fn waiting_is_bounded_by_max_wait() {
         .stderr_has(", beyond `max_wait` ([took]); run again then, or `--max-wait ");
     trial.assert_record("rate_limited", &json!({"why": "the account reached its weekly limit"}));
     assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["window"], "weekly");
-    trial.run(["status"]).stdout_has("Limits: 0 of 50 attempts used");
+    let said = trial.run(["status", "--json"]).json();
+    let [most, begun] = [&said["limits"]["max_iterations"], &said["iteration"]];
+    assert_eq!(most.as_u64().unwrap() - begun.as_u64().unwrap(), 50);
     let why = trial.lines("finished")[0]["why"].as_str().unwrap().to_owned();
     assert!(why.starts_with("weekly limit resets "), "{why}");
     // The limit is remembered: the next run spends no attempt to find it again.
@@ -474,7 +476,9 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     assert_eq!(sums["total"]["cost_usd"].as_f64(), Some(cost(&trial) * attempts as f64));
     assert_eq!(sums["sums"][1]["name"], "s");
     trial.run(["costs", "--by", "agent"]).stdout_has(&format!("streams  {attempts}"));
-    trial.run(["status"]).stdout_has("Limits: 0 of 50 attempts used");
+    let said = trial.run(["status", "--json"]).json();
+    let [most, begun] = [&said["limits"]["max_iterations"], &said["iteration"]];
+    assert_eq!(most.as_u64().unwrap() - begun.as_u64().unwrap(), 50);
 }
 
 #[test]

@@ -43,7 +43,6 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  landed (1 to review: `ralph review`, `ralph diff ID`):
     [time]    + other: Work on other; 1 commit, 1 file, +1 -0, [took]
     [time]  left: 2 (1 needs input, 1 waiting)
-    [time]    > after; waiting on ask (needs input)
     [time]  next: afterwards, `ralph run` continues
     "#);
     assert_eq!(trial.status("ask"), "needs-input");

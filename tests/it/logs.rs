@@ -163,6 +163,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("branch_renamed", "", r#""from":"main","to":"trunk""#),
     ("taken_back", "a", r#""branch":"main","commit":"b","reverted":["a"],"note":"use tabs""#),
     ("reviewed", "a", r#""attempt":1,"note":"fine""#),
+    ("looked", "", ""),
     (
         "tip_red",
         "a",

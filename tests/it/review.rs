@@ -112,8 +112,7 @@ fn work_taken_back_is_open_again_and_the_next_attempt_hears_why() {
     assert_eq!(told.len(), 3);
     assert_eq!((&told[0]["task_id"], &told[0]["note"]), (&json!("base"), &json!("use *tabs*")));
     assert!(told[1..].iter().all(|line| line["note"].is_null()), "{told:?}");
-    trial.run(["status"]).stdout_has("the graph was complete; 3 tasks are open now");
-    trial.run(["status"]).stdout_has("taken back since: base, top, last");
+    trial.run(["status"]).stdout_has("the graph is complete; 3 open now");
     trial.run(["take-back", "base"]).code(1).stderr_has("was taken back from `main` before");
     trial.run(["diff", "base"]).code(1).stderr_has("its work was taken back");
     assert_eq!(trial.git(&["status", "--porcelain"]), "");
@@ -508,12 +507,12 @@ fn a_run_may_end_with_a_pull_request_of_its_branch_and_a_second_run_updates_it()
     trial.run(["run", "--onto", "night"]).graph_complete();
     assert!(called().starts_with("pr\nedit\nnight\n--body-file\n"), "{}", called());
     let body = fs::read_to_string(trial.sign("body")).unwrap();
-    assert!(body.contains("### Landed before this run"), "{body}");
+    assert!(body.contains("- `base`: The base;") && body.contains("- `last`: "), "{body}");
     assert_eq!(trial.git(&["rev-parse", "main"]), main);
     let heads = trial.git(&["ls-remote", "--heads", "origin", "night"]);
     assert!(heads.contains(trial.git(&["rev-parse", "night"]).trim()), "{heads}");
     let all = trial.run(["diff", "--stat"]).code(0).out();
-    assert!(all.contains("3 files changed"), "{all}");
+    assert!(all.contains("4 files changed"), "{all}");
     trial.run(["land"]).code(0).stdout_has("`git merge night` brings it here");
     trial.run(["take-back", "last"]).code(0).stdout_has("taken back from night");
     trial.run(["review"]).code(0).stdout_has("base");

@@ -283,7 +283,6 @@ fn what_waits_outside_the_filter_is_named() {
     [time]    - start (Begin): ready, but excluded by the filters of this run; 3 others wait on it
     [time]        run again with `--task start`, or without the restriction
     [time]  left: 1 (1 waiting)
-    [time]    > end: Put it together; waiting on left, right
     [time]  next: afterwards, `ralph run` continues
     ");
 }

@@ -228,8 +228,6 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 [time]  landed (1 to review: `ralph review`, `ralph diff ID`):
 [time]    + good: Work on good; 1 commit, 1 file, +1 -0, [took]
 [time]  left: 3 (1 parked, 2 waiting)
-[time]    > after; waiting on bad (parked)
-[time]    > last; waiting on after
 [time]  next: afterwards, `ralph run` continues
 ",
         );

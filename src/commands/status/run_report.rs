@@ -3,18 +3,17 @@
 use anyhow::Result;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{last_beat, look, max_attempts, of_history, open_attempts};
+use super::{last_beat, look, max_attempts, of_history};
 use crate::{
     adapters::journal::JournalPosition,
-    commands::{Invocation, turn_to, with_view},
+    commands::{Invocation, inside::attempts_around, turn_to, with_view},
     core::{
-        event::{AttemptResult, Event, RequestEvent, RunEvent, record::Record},
+        event::{Event, RequestEvent, RunEvent, record::Record},
         executor::shell_word,
         exit::{Exit, fail},
-        graph::{TaskGraph, filter::Filter, task::TaskId},
-        history::History,
+        graph::{TaskGraph, filter::Filter},
+        history::{History, ReportedRuns},
         select::{Policy, View},
-        verdict::Verdict,
     },
     project::{
         failure_output::{FailureOutputReader, FailureOutputs},
@@ -26,15 +25,14 @@ use crate::{
     },
     view::{
         lines::counted,
-        run::PastRunView,
         run::{RunFacts, RunView, Standing},
         run_report::{Attention, ReportSource, RunReport},
         waits::{ElsewhereView, QueueView},
     },
 };
 
-/// Reads the report of the run of this number; without one, of the newest run that had something to
-/// do, with the runs after it.
+/// Reads the report of the run of this number, counted back from the newest run, which is 1; without one,
+/// of the runs since a person looked last.
 ///
 /// # Errors
 /// No repository, no such run; errors of the disk.
@@ -43,55 +41,49 @@ pub(in crate::commands) fn read_chosen(
     number: Option<u32>,
     now: DateTime<Utc>,
 ) -> Result<RunReport> {
-    if let Some(number) = number {
-        return read_report(invocation, number as usize, now);
-    }
     let mut workspace = invocation.watched()?;
-    let newest = newest(&mut workspace, now)?;
-    let had_work = |run: &&PastRunView| run.attempts > 0;
-    let Some(number) = newest.run.earlier_runs.iter().find(had_work).map(|run| run.number) else {
-        return Ok(newest);
-    };
-    if !newest.run.had_nothing_to_do() {
-        return Ok(newest);
+    match number {
+        Some(number) if number > 1 => earlier(&workspace, number as usize),
+        number => newest(&mut workspace, number.is_some(), now),
     }
-    // The journal may not go back so far.
-    let Ok(report) = earlier(&workspace, number) else { return Ok(newest) };
-    let mut newer_runs = vec![newest.run.as_past()];
-    newer_runs.extend(newest.run.earlier_runs.into_iter().filter(|run| run.number < number));
-    let run = RunView { loops: newest.run.loops, ..report.run };
-    let report = RunReport {
-        run,
-        newer_runs,
-        headline: newest.headline,
-        attention: newest.attention,
-        upcoming: newest.upcoming,
-        forecast: newest.forecast,
-        left: newest.left,
-        remaining: newest.remaining,
-        next: newest.next,
-        unknown: [report.unknown, newest.unknown].concat(),
-        ..report
-    };
-    Ok(report.with_attention(Vec::new()))
 }
 
-/// Reads the report of a run by its number, counted back from the newest run, which is 1.
+/// Does the same for a person, who then has looked at the end of the newest run unless it goes on.
 ///
 /// # Errors
-/// No repository, no such run; errors of the disk.
-pub(in crate::commands) fn read_report(
+/// Errors of [`read_chosen`].
+pub(in crate::commands) fn read_for_person(
     invocation: &Invocation,
-    number: usize,
+    number: Option<u32>,
     now: DateTime<Utc>,
 ) -> Result<RunReport> {
-    let mut workspace = invocation.watched()?;
-    if number > 1 { earlier(&workspace, number) } else { newest(&mut workspace, now) }
+    let report = read_chosen(invocation, number, now)?;
+    let run = &report.run;
+    if number.is_none() && !run.goes_on() && !run.seen && run.plain.is_none() {
+        // A journal that cannot be written is no reason to fail.
+        let _ = note_look(invocation);
+    }
+    Ok(report)
 }
 
-fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
+fn note_look(invocation: &Invocation) -> Result<()> {
+    let workspace = invocation.watched()?;
+    let (mut store, live) = look(&workspace)?;
+    if !live && !store.history().run.id.is_empty() && attempts_around(&workspace)?.is_empty() {
+        store.emit(None, None, RequestEvent::Looked {})?;
+    }
+    Ok(())
+}
+
+fn newest(workspace: &mut Workspace, is_alone: bool, now: DateTime<Utc>) -> Result<RunReport> {
     let (store, live) = look(workspace)?;
-    let history = store.history();
+    let mut alone = None;
+    let mut history = store.history();
+    if is_alone {
+        let own: &mut History = alone.insert(history.clone());
+        own.run.before = ReportedRuns::default();
+        history = own;
+    }
     let run = of_history(workspace, history, live, now)?;
     // Of a run with other flags, the states of tasks depend on these.
     let _ = workspace.set_flags(history.run.begun.flags.clone());
@@ -162,17 +154,8 @@ fn without_graph(mut report: RunReport, workspace: &Workspace) -> RunReport {
     report
 }
 
-/// An earlier run, read from the journal.
-struct EarlierRun {
-    /// The history at the end of the run.
-    history: History,
-    /// The ends of the attempts that it left open: each with its task and the time.
-    closed_later: Vec<(TaskId, AttemptResult, DateTime<Utc>)>,
-}
-
-/// Reads an earlier run from the journal, as it stood when it ended. What later runs made of the
-/// attempts that it left open is known, too, and what became of its work.
-fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
+/// Reads an earlier run from the journal, as it stood when it ended.
+fn read_earlier(workspace: &Workspace, number: usize) -> Result<History> {
     let each = |see: &mut dyn FnMut(&Record)| {
         let take = |record: Option<&Record>| record.into_iter().for_each(&mut *see);
         workspace.journal().read(&mut JournalPosition::default(), take)
@@ -194,8 +177,7 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
         );
     };
     let last = runs[meant].1;
-    let (mut history, mut closed_later) = (History::default(), Vec::new());
-    let (mut at, mut begun) = (0, 0);
+    let (mut history, mut at, mut begun) = (History::default(), 0, 0);
     each(&mut |record| {
         let is_over = begun > meant && history.run.finished.is_some();
         at += 1;
@@ -205,33 +187,23 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
             matches!(record.event, Event::Request(RequestEvent::StopRequested(_))) && is_over;
         if begun <= meant || begun == meant + 1 && (at <= last && !is_over || ends_pause) {
             history.apply(record);
-            return;
-        }
-        history.apply_to_landed(record);
-        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
-            && history.active.of(id).is_some_and(|open| open.attempt == ended.attempt)
-        {
-            closed_later.push((id.clone(), ended.clone(), record.timestamp));
         }
     })?;
+    history.run.before = ReportedRuns::default();
     history.paused = false;
     let end = history.run.end_as_past();
     history.run.finished = end;
-    Ok(EarlierRun { history, closed_later })
+    Ok(history)
 }
 
 /// Reads the report of an earlier run.
 fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
-    let EarlierRun { history, closed_later } = read_earlier(workspace, number)?;
+    let history = read_earlier(workspace, number)?;
     let now = history.run.last_at.unwrap_or_default();
-    let is_closed = |id: &TaskId| closed_later.iter().any(|(closed, ..)| closed == id);
-    let mut attempts = open_attempts(workspace, &history, now);
-    attempts.retain(|open| !is_closed(&open.task_id));
     let facts = RunFacts {
         name: workspace.place.name().cloned(),
         standing: Standing::of(&history, false),
         max_attempts: max_attempts(&history, workspace),
-        attempts,
         scheduled: Some(false),
         ..RunFacts::default()
     };
@@ -239,10 +211,8 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     if run.status == Standing::Crashed {
         run.why = Some("it exited unexpectedly, and another run followed".to_owned());
     }
-    run.merge_queue.waiting.retain(|id| !is_closed(id));
-    if run.merge_queue.waiting.is_empty() {
-        run.merge_queue = QueueView::default();
-    }
+    // A later run has ended the attempts that it left open.
+    run.merge_queue = QueueView::default();
     for earlier in &mut run.earlier_runs {
         earlier.number += number - 1;
     }
@@ -252,12 +222,7 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     let source =
         ReportSource { history: &history, graph, view: None, outputs: &outputs, beat: None, now };
     let mut report = RunReport::of(run, &source);
-    let is_graph = report.run.name.is_none();
-    if is_graph {
-        let failed = closed_later.iter().filter(|(_, ended, _)| ended.verdict != Verdict::Complete);
-        report.failed.extend(failed.map(|(id, ended, at)| source.failed_task(id, ended, *at)));
-    }
-    report.unknown.extend(is_graph.then(|| {
+    report.unknown.extend(report.run.name.is_none().then(|| {
         "the states of other tasks and the plan, since the journal has no copy of the graph; \
          titles are those of now"
             .to_owned()

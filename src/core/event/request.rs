@@ -43,6 +43,8 @@ pub enum RequestEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
+    /// A person looked at the end of the newest run.
+    Looked {},
     /// The attempts of the task were reset.
     Reset {},
     /// `ralph pause`: no attempt starts until `ralph resume`.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{History, LastAttempt, TaskHistory};
@@ -62,13 +62,18 @@ pub struct RunHistory {
     pub starts_failed: u32,
     /// The number of ended attempts when the newest of these failures ended.
     start_failed_at: u64,
-    /// The number of failed attempts, including those of the paused run that it continues.
+    /// The number of failed attempts; in a plain loop, including those of the paused run that it
+    /// continues.
     pub failures: u32,
     /// The usage of its attempts, including those of the paused run that it continues.
     pub spend: Spend,
     /// How many of its attempts were needed.
     #[serde(default)]
     pub paid: PaidAttempts,
+    /// The runs before it that are reported with it.
+    pub before: ReportedRuns,
+    /// Whether a person has looked at its end.
+    pub seen: bool,
     /// The usage of the paused run that it continues; none in a plain loop, which goes on as one.
     spend_before: Spend,
     /// The number of waits for other processes or people since the last attempt.
@@ -109,18 +114,6 @@ pub struct RunHistory {
     /// verify the whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub landed: Vec<LandedWork>,
-    /// How often each verify command ran.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub checks: BTreeMap<String, CheckCount>,
-}
-
-/// How often a verify command ran in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckCount {
-    /// In all.
-    pub runs: u32,
-    /// With a failure after which it passed on the same files.
-    pub flaky: u32,
 }
 
 /// Work that has landed.
@@ -153,6 +146,29 @@ pub struct PastRun {
     pub completed: u32,
     /// Why it ended and its exit code; none if it exited unexpectedly.
     pub finished: Option<(String, u8)>,
+}
+
+/// Runs that are reported as one, since nobody has looked at the ends of the earlier ones or they were
+/// continued.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReportedRuns {
+    /// When the first of them started.
+    pub since: Option<DateTime<Utc>>,
+    /// Their number.
+    pub runs: u32,
+    /// How many of them crashed.
+    pub crashed: u32,
+    /// The number of completed tasks.
+    pub completed: u32,
+    /// The number of failed attempts.
+    pub failures: u32,
+    /// What the attempts used.
+    pub spend: Spend,
+    /// How many of the attempts were needed.
+    pub paid: PaidAttempts,
+    /// Their wall time, without the time between them.
+    pub wall_seconds: f64,
 }
 
 /// What a run waits for while no attempt can start.
@@ -213,9 +229,35 @@ impl RunHistory {
         self.finished.as_ref().is_some_and(|(_, code)| *code == Exit::Limit.code())
     }
 
-    /// Whether `ralph resume` continues it.
-    pub fn is_resumable(&self) -> bool {
-        self.was_cut_short()
+    /// The runs before it that are reported with it.
+    pub fn reported_before(&self) -> Option<&ReportedRuns> {
+        Some(&self.before).filter(|before| before.runs > 0)
+    }
+
+    /// The runs that are reported with it, and itself; `spend` is what its attempts used.
+    pub(super) fn reported(&self, spend: &Spend) -> ReportedRuns {
+        let mut all = self.reported_before().cloned().unwrap_or_default();
+        let own = self.last_at.zip(self.started_at).map(|(to, from)| to - from);
+        let own = own.and_then(|own| own.to_std().ok()).unwrap_or_default().as_secs_f64();
+        all.since = all.since.or(self.started_at);
+        all.runs += 1;
+        all.crashed += u32::from(self.finished.is_none());
+        all.completed += self.completed;
+        all.failures += self.failures;
+        all.spend = all.spend.plus(&self.own(spend));
+        all.paid.join(&self.paid);
+        all.wall_seconds += self.duration_seconds.unwrap_or(own);
+        all
+    }
+
+    /// Whether a run that starts now is reported with it.
+    fn is_joined_by(&self, now: DateTime<Utc>) -> bool {
+        /// A run that continues another within this time belongs to the same night.
+        const NIGHT: TimeDelta = TimeDelta::hours(6);
+        let is_near = self.last_at.is_some_and(|last| now - last < NIGHT);
+        let continues = is_near && (self.was_cut_short() || self.ended_at_limit());
+        let is_graph = !self.id.is_empty() && self.begun.plain.is_none();
+        is_graph && (!self.seen || continues)
     }
 
     /// The number of attempts without those of the paused run that it continues.
@@ -328,6 +370,9 @@ impl RunHistory {
         let was_stopped = |code: u8| code > 128 || code == Exit::Waiting.code();
         let is_verified = before.finished.as_ref().is_some_and(|(_, code)| !was_stopped(*code));
         let landed = if is_verified { Vec::new() } else { mem::take(&mut before.landed) };
+        let reported =
+            before.is_joined_by(record.timestamp).then(|| before.reported(&before.spend));
+        let is_loop = begun.plain.is_some();
         let continued = if begun.before > 0 { before } else { RunHistory::default() };
         *self = RunHistory {
             id: record.run_id.clone(),
@@ -337,9 +382,10 @@ impl RunHistory {
             iterations: begun.before,
             unused: continued.unused,
             spend: continued.spend,
-            spend_before: if begun.plain.is_none() { continued.spend } else { Spend::default() },
-            failures: continued.failures,
-            paid: continued.paid,
+            spend_before: if is_loop { Spend::default() } else { continued.spend },
+            before: reported.unwrap_or_default(),
+            failures: if is_loop { continued.failures } else { 0 },
+            paid: if is_loop { continued.paid } else { PaidAttempts::default() },
             failures_in_a_row: continued.failures_in_a_row,
             failed_tasks: continued.failed_tasks,
             failed_at: continued.failed_at,
@@ -383,18 +429,24 @@ impl History {
         tasks
     }
 
-    /// The tasks that the newest run completed, in the order of completion.
+    /// The newest run with those that are reported with it.
+    pub fn reported(&self) -> ReportedRuns {
+        self.run.reported(&self.spend())
+    }
+
+    /// The tasks that the reported runs completed, in the order of completion.
     pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
         self.ended_in_run(|verdict| verdict == Verdict::Complete)
     }
 
-    /// The tasks whose newest attempt failed in the newest run, in the order of failure.
+    /// The tasks whose newest attempt failed in the reported runs, in the order of failure.
     pub fn failed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
         self.ended_in_run(Verdict::counts)
     }
 
     fn ended_in_run(&self, wanted: fn(Verdict) -> bool) -> Vec<(&TaskId, &LastAttempt)> {
-        let began = self.run.started_at;
+        let before = self.run.reported_before();
+        let began = before.map_or(self.run.started_at, |before| before.since);
         let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
         let in_run = |last: &LastAttempt| wanted(last.verdict) && Some(last.at) >= began;
         let mut ended: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();

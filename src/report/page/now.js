@@ -241,15 +241,14 @@ function totals(now, loadedAt) {
   const all = spend.attempts > 0 && spend.unknown_cost === spend.attempts;
   const unknown = spend.unknown_cost > 0 && !all ? ` + ${spend.unknown_cost} unknown` : "";
   const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];
-  return panel("This run", null, h("dl", { class: "facts" },
+  return panel(now.runs > 1 ? `${now.runs} runs` : "This run", null, h("dl", { class: "facts" },
     fact("Completed", counted(now.completed, "task")),
-    fact("Attempts", number(now.iteration), now.limits.max_iterations ? h("span", { class: "faint" }, ` of ${number(now.limits.max_iterations)}`) : null, now.failures > 0 && h("span", { class: "faint" }, `, ${now.failures} failed`)),
+    fact("Attempts", number(spend.attempts + now.attempts.length), now.limits.max_iterations ? h("span", { class: "faint" }, ` of ${number(now.limits.max_iterations)}`) : null, now.failures > 0 && h("span", { class: "faint" }, `, ${now.failures} failed`)),
     fact("Cost", all ? h("span", { class: "faint" }, "not told") : money(spend.cost_usd), h("span", { class: "faint" }, unknown)),
-    now.cost_per_task_usd !== null && now.cost_per_task_usd !== undefined && fact("Per task", money(now.cost_per_task_usd)),
     tokens > 0 && fact("Tokens", h("span", { title: `${number(spend.tokens.input)} in, ${number(spend.tokens.output)} out, ${number(spend.tokens.cache_read)} from the cache` }, short(tokens))),
     wall && fact("Wall time", wall),
-    fact("Agents’ time", duration(spend.duration_seconds)),
-    now.started_at && fact("Started", moment(now.started_at)),
+    fact("Agents’ time", duration(now.agent_seconds)),
+    now.since && fact("Started", moment(now.since)),
     now.ended_at && fact("Ended", moment(now.ended_at)),
     goesOn && now.last_beat_seconds !== null && fact("Last sign of life", age(now.last_beat_seconds, loadedAt), " ago"),
     now.schedule && fact("Schedule", now.schedule.next_wake ? ["next start ", moment(now.schedule.next_wake)] : now.schedule.awake ? "awake" : "waits for requests"),

@@ -36,8 +36,6 @@ export const timelineView = {
     const zoom = bounded(Number(route.query.zoom) || 1);
     return [head(timeline, isLive), tiles(timeline, times, isLive),
       panel("Attempts", { tools: zoomTools(zoom) }, timeline.bars.length ? picture(timeline, times, zoom) : empty("No attempt yet."), key(timeline, times)),
-      timeline.critical_path.length > 0 && panel("Critical path", { tools: h("span", { class: "faint" }, "the chain that ended last") },
-        h("ol", { class: "chain" }, timeline.critical_path.slice(0, 40).map((id) => h("li", { key: id }, taskLink(id))), timeline.critical_path.length > 40 && h("li", null, `and ${timeline.critical_path.length - 40} more`))),
       marks(timeline), attempts(timeline, times)];
   },
 };
@@ -73,13 +71,10 @@ function head(timeline, isLive) {
 function tiles(timeline, times, isLive) {
   const wall = (times.last - times.start) / 1000;
   const tile = (name, value, note) => h("div", { class: "tile", key: name }, h("span", { class: "tile-name" }, name), h("b", null, value), note && h("span", { class: "faint" }, note));
-  const path = new Set(timeline.critical_path);
-  const onPath = timeline.bars.filter((bar) => path.has(bar.task_id)).reduce((sum, bar) => sum + (Date.parse(bar.ended_at ?? timeline.last_at) - Date.parse(bar.started_at)) / 1000, 0);
   return h("section", { class: "tiles" },
     tile("Started", clock(timeline.started_at), isLive ? "goes on" : `until ${clock(timeline.last_at)}`),
     tile("Wall time", duration(wall)),
     tile("Agents’ time", duration(timeline.agent_seconds), wall > 0 && `${(timeline.agent_seconds / wall).toFixed(1)} at once on average`),
-    tile("Critical path", duration(onPath), counted(path.size, "task")),
     tile("Attempts", number(timeline.bars.length), `${timeline.marks.filter((mark) => mark.kind === "landed").length} landed`));
 }
 
@@ -98,7 +93,6 @@ function picture(timeline, times, zoom) {
   const scale = (width - LEFT - 12) / (times.end - times.start);
   const x = (time) => LEFT + Math.max(0, (typeof time === "number" ? time : Date.parse(time)) - times.start) * scale;
   const height = TOP + timeline.lanes * LANE + 8;
-  const path = new Set(timeline.critical_path);
   return h("div", { class: "scroller", key: "scroller", tabindex: 0, role: "group", "aria-label": "Attempts over time" },
     s("svg", { class: "timeline", width, height, role: "group", "aria-label": `${counted(timeline.bars.length, "attempt")} in ${counted(timeline.lanes, "lane")}` },
       s("defs", null, s("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("rect", { class: "hatch", width: 2.5, height: 6 })),
@@ -106,7 +100,7 @@ function picture(timeline, times, zoom) {
       axis(times, x, scale, height),
       lanes(timeline.lanes, width),
       timeline.waits.map((wait) => s("g", { class: "wait" }, s("title", null, wait.why), s("rect", { x: x(wait.from), y: TOP - 4, width: Math.max(2, Math.min(x(wait.until), x(times.end)) - x(wait.from)), height: height - TOP }))),
-      timeline.bars.slice(-BARS).map((bar) => drawBar(bar, x, times, path.has(bar.task_id))),
+      timeline.bars.slice(-BARS).map((bar) => drawBar(bar, x, times)),
       drawMarks(timeline.marks, x, times)));
 }
 
@@ -132,7 +126,7 @@ function markOfBar(bar, times) {
   return markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
 }
 
-function drawBar(bar, x, times, isCritical) {
+function drawBar(bar, x, times) {
   const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
   const mark = markOfBar(bar, times);
   const left = x(bar.started_at);
@@ -152,7 +146,6 @@ function drawBar(bar, x, times, isCritical) {
     bar.verified_from && part(bar.verified_from, bar.queued_at ?? end, "is-verify"),
     bar.queued_at && part(bar.queued_at, end, "is-queue"),
     s("rect", { class: "bar-edge", x: left + 0.5, y: top + 0.5, width: Math.max(2, right - left - 1), height: LANE - 9, rx: 4 }),
-    isCritical && s("path", { class: "critical", d: `M${left + 1} ${top + LANE - 5.5}H${right - 1}` }),
     right - left > 20 && s("g", { class: `sign is-${mark}`, transform: `translate(${left + 4} ${top + 4}) scale(.87)` }, shapes(mark)),
     most >= 3 && s("text", { x: left + 22, y: top + 15 }, name.length > most ? `${name.slice(0, most - 1)}…` : name));
 }
@@ -179,7 +172,6 @@ function key(timeline, times) {
   const box = (kind, text) => h("li", { key: kind }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("rect", { class: `key-box ${kind}`, x: 0.5, y: 0.5, width: 21, height: 11, rx: 3 })), text);
   return h("ul", { class: "legend" }, box("is-work", "working"), box("is-verify", "verifying"), box("is-queue", "queued to land"),
     timeline.waits.length > 0 && box("is-wait", "nothing could start"),
-    h("li", { key: "critical" }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("path", { class: "critical", d: "M1 6h20" })), "critical path"),
     [...new Set(timeline.bars.map((bar) => markOfBar(bar, times)))].map((mark) => h("li", { key: mark }, sign(mark), { done: "complete", stuck: "asked a person", running: "runs" }[mark] ?? markName(mark))));
 }
 

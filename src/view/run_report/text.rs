@@ -1,10 +1,8 @@
 //! The walk over a report, which is the same for a terminal and for Markdown.
 
-use std::fmt::Write as _;
-
 use chrono::{DateTime, Utc};
 
-use super::{Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport};
+use super::{Attention, AttentionKind, FailedTask, LandedTask, RunReport};
 use crate::{
     adapters::terminal::Style,
     core::{failure_line, graph::task::TaskId, spend::dollars},
@@ -12,12 +10,9 @@ use crate::{
         attempt::AttemptView,
         lines::{Line, line},
         page::{Fold, Markup, TextPage, fitting},
-        plan::UpcomingTask,
-        run::PastRunView,
         run::RunView,
-        state::{StateKind, StateMark},
         waits::waiting_text,
-        words::{clock, counted, full, ids, length, limit, minute, short},
+        words::{clock, counted, full, ids, length, short},
     },
 };
 
@@ -83,27 +78,18 @@ impl RunReport {
         let exit = self.run.exit_code.filter(|_| self.run.why.is_some());
         let exit = exit.map_or(String::new(), |code| format!(" (exit code {code})"));
         let rows = fold.rows.max(2);
-        match self.open_since() {
-            Some(open) => {
-                let tasks = counted(open, "task");
-                let is = if open == 1 { "is" } else { "are" };
-                let text =
-                    format!("Status: finished: the graph was complete; {tasks} {is} open now");
-                page.text(None, &text);
-            }
-            None => {
-                page.short(self.style(), &format!("Status: {}", self.run.sentence()), &exit, rows);
-            }
-        }
+        let since = self.open_since().map_or(String::new(), |open| format!("; {open} open now"));
+        let text = format!("Status: {}{since}", self.run.sentence());
+        page.short(self.style(), &text, &exit, rows);
         if let Some(waiting) = &self.run.waiting {
             page.text(Style::Warn, &format!("Waiting: {}", waiting_text(waiting, now)));
-        }
-        if let Some(newer) = self.newer_runs.first() {
-            past_run(&mut page, &self.run, newer);
         }
         for executor in &self.run.unreachable {
             let text = executor.text(self.run.goes_on(), now);
             page.text(Style::Warn, &format!("Executor {text}"));
+        }
+        if let Some(text) = self.run.since_text(now) {
+            page.text(None, &text);
         }
         self.schedule(&mut page, now);
         if self.run.run_id.is_some() {
@@ -160,17 +146,14 @@ impl RunReport {
             format!(", {}{agents}", length(wall))
         });
         let known = run.spend.attempts > 0 && run.spend.cost_usd.is_some();
-        let mut cost = if known { format!("; {}", run.spend.cost) } else { String::new() };
-        let attempts = run.own_iterations() as usize;
+        let cost = if known { format!("; {}", run.spend.cost) } else { String::new() };
+        let attempts = run.attempts_made();
         if run.plain.is_some() {
             return format!(
                 "{}, {} failed{time}{cost}",
                 counted(attempts, "iteration"),
                 run.failures
             );
-        }
-        if let Some(each) = self.cost_per_task_usd.filter(|_| known && run.completed > 1) {
-            let _ = write!(cost, ", {} a task", dollars(each));
         }
         let done = match run.completed {
             0 => "nothing done".to_owned(),
@@ -211,20 +194,13 @@ impl RunReport {
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
             page.more(hidden, &self.command());
         }
-        if !self.taken_back.is_empty() {
-            page.text(Style::Warn, &format!("taken back since: {}", ids(&self.taken_back)));
-        }
         let failed = self.only_failed();
         if !failed.is_empty() {
             page.heading("failed:");
             failed.iter().take(fold.failed).for_each(|task| task.show(page, fold.rows));
             page.more(failed.len().saturating_sub(fold.failed), &self.command());
         }
-        for FlakyCheck { command, failed, runs } in &self.flaky {
-            let how = "times, then passed on the same files";
-            page.text(Style::Warn, &format!("flaky: `{command}` failed {failed} of {runs} {how}"));
-        }
-        self.future(page, fold);
+        self.future(page);
         for next in &self.next {
             page.text(None, &format!("next: {next}"));
         }
@@ -267,22 +243,12 @@ impl RunReport {
         }
     }
 
-    fn future(&self, page: &mut TextPage, fold: Fold) {
+    fn future(&self, page: &mut TextPage) {
         let counts = self.left.as_ref();
         let counts = counts.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
         let Some(counts) = counts else { return };
         let left = counts.left();
         page.heading(&format!("left: {left} ({})", counts.parts().join(", ")));
-        let day = self.ended_at.unwrap_or_else(Utc::now);
-        for task in self.upcoming.iter().take(fold.upcoming) {
-            task.show(page, day);
-        }
-        let is_next =
-            |kind: StateKind| [StateMark::Ready, StateMark::Waiting].contains(&kind.mark());
-        let all: usize =
-            counts.states.iter().filter(|(kind, _)| is_next(*kind)).map(|(_, count)| count).sum();
-        let shown = self.upcoming.len().min(fold.upcoming);
-        page.more(all.saturating_sub(shown), "ralph dag-status");
         let lines = self
             .forecast
             .as_ref()
@@ -318,30 +284,12 @@ impl RunReport {
         let process = run.pid.unwrap_or_default();
         let text = format!("Run: {run_id}{started}, process {process}{branch}{beat}");
         page.row(Style::Faint, &text, "");
-        page.row(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
-            past_run(page, run, earlier);
+            let began = earlier.started_at.map_or(String::new(), full);
+            let text = format!("Run {}: {began}, {}", earlier.number, earlier.text());
+            page.row(Style::Faint, &text, &format!("; {}", run.command_of(earlier.number)));
         }
     }
-}
-
-/// A run before or after `shown`, and how to see it.
-fn past_run(page: &mut TextPage, shown: &RunView, run: &PastRunView) {
-    let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
-    let text = format!("Run {number}: {began}, {}", run.text());
-    page.row(Style::Faint, &text, &format!("; {}", shown.command_of(number)));
-}
-
-fn limits(run: &RunView) -> String {
-    let per_task = run.limits.max_attempts.map(|max| format!(", {max} per task"));
-    format!(
-        "Limits: {}{}; timeout {}, idle limit {}; agent: {}",
-        run.limits.used(run.iteration),
-        per_task.unwrap_or_default(),
-        limit(run.limits.timeout_seconds),
-        limit(run.limits.idle_seconds),
-        run.agent.join(" ")
-    )
 }
 
 fn current(run: &RunView, attempt: &AttemptView) -> String {
@@ -453,22 +401,5 @@ impl FailedTask {
         let FailedTask { id, attempt, why, .. } = self;
         let end = format!("; `ralph show {id}.{attempt}`");
         page.tall(Style::Bad, '!', (id.as_str(), &format!(": {why}")), &end, rows);
-    }
-}
-
-impl UpcomingTask {
-    fn show(&self, page: &mut TextPage, day: DateTime<Utc>) {
-        let title = if self.title == self.id.as_str() {
-            String::new()
-        } else {
-            format!(": {}", self.title)
-        };
-        let times = match (self.starts_at, self.ends_at) {
-            (Some(from), Some(to)) => format!("; {} - {}", minute(from, day), minute(to, from)),
-            _ => String::new(),
-        };
-        let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
-        let added = self.added_by.as_ref().map_or(String::new(), |by| format!("; added by {by}"));
-        page.entry(None, '>', (self.id.as_str(), &title), &format!("{times}{why}{added}"));
     }
 }

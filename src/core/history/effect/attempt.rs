@@ -64,17 +64,14 @@ impl Effect for CheckEvent {
             CheckEvent::Proved { proof, .. } => history.with(record.task_id.as_ref(), |past| {
                 (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
             }),
-            CheckEvent::Verified(check) | CheckEvent::VerifyFailed(check) => {
-                history.run.checks.entry(check.command.clone()).or_default().runs += 1;
-            }
-            CheckEvent::Flaky(check) => {
-                history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
-            }
             CheckEvent::WorkReviewed(end) => {
                 history.add_call(record, &end.spend());
                 history.apply_review_error(at, end);
             }
-            CheckEvent::SettingUp { .. }
+            CheckEvent::Verified(_)
+            | CheckEvent::VerifyFailed(_)
+            | CheckEvent::Flaky(_)
+            | CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::VerifyPostponed { .. }
             | CheckEvent::Reviewing { .. }

@@ -16,7 +16,9 @@ impl Effect for RequestEvent {
             RequestEvent::Reset {} => history.with(id, TaskHistory::reset_by_command),
             RequestEvent::Reviewed { attempt, .. } => {
                 history.with(id, |past| past.review(*attempt));
+                history.run.seen |= history.run.finished.is_some();
             }
+            RequestEvent::Looked {} => history.run.seen = true,
             RequestEvent::PauseRequested {} => history.pause(),
             RequestEvent::ResumeRequested { now } => history.resume(*now),
             RequestEvent::StopRequested(stop) => history.stop(stop),
@@ -33,6 +35,7 @@ impl Effect for RequestEvent {
             RequestEvent::Answered(_)
             | RequestEvent::Reset {}
             | RequestEvent::Reviewed { .. }
+            | RequestEvent::Looked {}
             | RequestEvent::PauseRequested {}
             | RequestEvent::ResumeRequested { .. } => true,
             RequestEvent::Reported { .. }
