@@ -215,7 +215,7 @@ impl RunAttempts {
         if let Some(work) = past.work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)
         {
-            return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(false)));
+            return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(true)));
         }
         // The message of a commit does not tell whether it is from before the reset.
         if !evidence.commits.is_empty() || past.was_reset {

@@ -375,7 +375,7 @@ fn is_meant(
         None | Some(ReviewWhen::Never) => false,
         Some(ReviewWhen::Always) => true,
         Some(ReviewWhen::Risky) => {
-            let files = cx.workspace.repo.differing(Some(base), &head.id).unwrap_or_default();
+            let Ok(files) = cx.workspace.repo.differing(Some(base), &head.id) else { return true };
             let task = task_of(graph, record);
             let facts = WorkFacts {
                 evidence,
