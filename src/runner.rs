@@ -217,10 +217,12 @@ impl Runner {
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(GuardianCommand::Kill);
+            self.hooks.stop(false);
         }
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;
         }
+        let result = result.and_then(|reason| self.await_hooks().map(|()| reason));
         let result = result.and_then(|reason| self.await_proofs().map(|()| reason));
         let result = result.map(|reason| match (reason, self.whole.red.take()) {
             (StopReason::Complete | StopReason::SelectionComplete, Some(command)) => {
@@ -254,7 +256,8 @@ impl Runner {
         let recorded = self.core.emit(None, finished);
         crash::point("run.finished");
         let recorded = recorded.and_then(|finished| {
-            self.hook(RunHooks::after_run(&self.core.cx, &finished))?;
+            self.add_hook(RunHooks::after_run(&self.core.cx, &finished))?;
+            self.await_hooks()?;
             // Unsent notifications are waited for, up to a limit or until a signal.
             while self.core.journal.is_any_reporter_busy() && !self.inbox.is_signalled() {}
             self.core.catch_up()
@@ -268,8 +271,9 @@ impl Runner {
 
     /// Runs the hook before the run, recovers open attempts and enters the loop.
     fn begin(&mut self) -> Result<StopReason> {
-        let ran = self.hook(RunHooks::before_run(&self.core.cx, self.core.journal.run_id()))?;
-        if let Some(reason) = hooks::stop_of(ran) {
+        self.add_hook(RunHooks::before_run(&self.core.cx, self.core.journal.run_id()))?;
+        self.await_hooks()?;
+        if let Some(reason) = self.hooks.refused.take() {
             return Ok(reason);
         }
         agents::check_executors(&self.core.cx, self.core.graph.file.graph())?;
@@ -292,6 +296,9 @@ impl Runner {
 
     /// Takes one turn. Returns why the run ends, if it does.
     fn turn(&mut self) -> Result<Option<StopReason>> {
+        if let Some(reason) = self.hooks.refused.take() {
+            return Ok(Some(reason));
+        }
         self.refresh()?;
         self.reload_settings()?;
         if let Some(why) = git::unsigned().filter(|_| !self.core.journal.history().run.is_unsigned)
@@ -312,6 +319,11 @@ impl Runner {
             |run: &mut Run, sit: &Situation<'_>| run.decide(&Situation { done_file, ..*sit }, now);
         match self.core.with_run(decide) {
             RunDecision::Act(commands) => self.carry_out(commands)?,
+            RunDecision::Land(_) | RunDecision::Select(Decision::Start(_) | Decision::Stop(_))
+                if self.hooks.is_busy() =>
+            {
+                self.wait(Wait::default())?;
+            }
             RunDecision::Land(branch) => {
                 let tip = self.landing.base_of_trial(&self.core.cx.workspace, &branch)?;
                 if tip.is_none() && follow_rename(self, &branch)? {
@@ -342,13 +354,8 @@ impl Runner {
                     self.carry_out(vec![RunCommand::Record(key)])?;
                     return Ok(None);
                 };
-                // The hook may have changed which task is next, so the run decides again.
-                let id = self.core.graph.file.graph().task(key.number).id.clone();
-                let ran = self.hook(due)?;
-                if ran == HookOutcome::Passed {
-                    self.hooks.has_passed(&id, self.core.journal.history());
-                }
-                return Ok(hooks::stop_of(ran));
+                // The hook may change which task is next, so the run decides again then.
+                self.add_hook(due)?;
             }
             RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
             RunDecision::Select(Decision::Stop(reason)) => {

@@ -156,6 +156,18 @@ impl Workspace {
         self.secrets = OnceCell::new();
     }
 
+    /// Returns a function that opens it with the same settings in another thread.
+    pub fn opener(&self) -> impl FnOnce() -> Result<Workspace> + Send + use<> {
+        let (root, place, graph) =
+            (self.standpoint.clone(), self.place.clone(), self.graph.clone());
+        let (config, layers) = (self.config.clone(), self.layers.clone());
+        move || {
+            let layer = ConfigLayers::default();
+            let workspace = Workspace::with(discover(&root)?, place, layer, Some(graph))?;
+            Ok(Workspace { config, layers, ..workspace })
+        }
+    }
+
     /// The top of the worktree.
     pub fn root(&self) -> &Path {
         self.repo.root()

@@ -59,6 +59,8 @@ pub(super) type Records = BTreeMap<AttemptId, AttemptRecord>;
 #[derive(Default)]
 pub(super) struct RunAttempts {
     records: Records,
+    /// The number of those whose leftovers are being committed.
+    pub(super) committing: usize,
     task_commits: TaskCommits,
 }
 

@@ -156,6 +156,7 @@ impl Runner {
             self.core.cx.policy.stop.get_or_insert((number, name));
             self.proofs.stop();
             self.side_agents.stop();
+            self.hooks.stop(false);
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.
@@ -172,22 +173,34 @@ impl Runner {
             .map(drop)
     }
 
-    /// Runs a hook while still handling signals, requests and the heartbeat. Records a failure.
-    pub(super) fn hook(&mut self, due: DueHook) -> Result<HookOutcome> {
-        let task = due.task.clone();
-        let hook_run = due.commands(&self.core.cx.workspace, self.core.journal.lock().folder())?;
-        let Some(hook_run) = hook_run else { return Ok(HookOutcome::Passed) };
-        let stopping = self.core.is_ended_now();
-        let mut ticked = Instant::now();
-        let ran = hook_run.run(|agent| {
-            let may_continue = self.attend(agent, &mut ticked)?;
-            Ok(may_continue && (stopping || !self.core.is_ended_now()))
-        })?;
-        if let HookOutcome::Failed(failed) = &ran {
+    /// Adds a hook, which begins once those before it have ended.
+    pub(super) fn add_hook(&mut self, due: DueHook) -> Result<()> {
+        self.hooks.due.push_back(due);
+        self.begin_hook()
+    }
+
+    fn begin_hook(&mut self) -> Result<()> {
+        let (lock, is_last) = (self.core.journal.lock().folder(), self.core.is_ended_now());
+        self.hooks.begin(&self.core.cx, lock, is_last)
+    }
+
+    /// Handles the end of a hook. Records a failure.
+    pub(super) fn hook_ended(&mut self, ran: Result<HookOutcome>) -> Result<()> {
+        let ran = ran?;
+        let task = self.hooks.take_end(&ran);
+        if let HookOutcome::Failed(failed) = ran {
             let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
-            self.core.emit(about, ScheduleEvent::HookFailed(failed.clone()))?;
+            self.core.emit(about, ScheduleEvent::HookFailed(failed))?;
         }
-        Ok(ran)
+        self.begin_hook()
+    }
+
+    /// Waits until no hook is at work or due.
+    pub(super) fn await_hooks(&mut self) -> Result<()> {
+        while self.hooks.is_busy() {
+            self.wait(Wait::default())?;
+        }
+        Ok(())
     }
 
     /// Handles messages while a command of the run itself runs, and reports each second. Returns
@@ -234,7 +247,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Inbox {
     pub(super) receiver: Receiver<RunnerMessage>,
     sender: Sender<RunnerMessage>,
-    /// Messages that arrived while a hook ran.
+    /// Messages that arrived while the whole was verified.
     pub(super) later: VecDeque<RunnerMessage>,
 }
 

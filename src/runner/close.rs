@@ -314,8 +314,60 @@ fn is_plain(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(is_of_id)
 }
 
-/// Commits the leftovers of work that was reported done, looks at its slot again, and examines the outputs
-/// of its task. Returns the slot, and whether the work is complete so far.
+/// A commit of leftovers.
+pub(super) struct DueCommit {
+    /// Their paths.
+    pub(super) left: Vec<String>,
+    /// The title of the task.
+    pub(super) title: String,
+}
+
+/// Returns the commit of the leftovers of work that was reported done, if one is due.
+pub(super) fn due_commit(
+    core: &RunCore,
+    slots: &RunSlots,
+    record: &AttemptRecord,
+    outcome: &Outcome,
+    evidence: &mut Evidence,
+) -> Option<DueCommit> {
+    let (cx, task) = (&core.cx, task_of(core.graph.file.graph(), record));
+    let rule = cx.rule(task.as_ref());
+    let verdict = Verdict::of(outcome, evidence, rule);
+    let (task, tree) = (task?, slots.secured_tree(&cx.workspace, record).ok()?);
+    let may_commit = core.with_situation(&[], |sit| sit.may_commit(verdict));
+    if may_commit && !evidence.leftovers.is_empty() {
+        let mut left = evidence.leftovers.clone();
+        leftovers::take_new_secrets(&tree, &mut left);
+        return Some(DueCommit { left, title: task.title });
+    }
+    if lacks_commit(verdict, rule, evidence) {
+        evidence.autocommit = Some(Autocommit::Off);
+    }
+    None
+}
+
+/// Looks at a slot again after the commit of its leftovers: the hooks of git may run files of the attempt,
+/// and change what was read of the slot before.
+pub(super) fn look_after_commit(
+    cx: &RunContext,
+    slots: &RunSlots,
+    record: &AttemptRecord,
+    evidence: &mut Evidence,
+) -> Result<()> {
+    let before = mem::take(&mut evidence.leftovers);
+    let tree = slots.secured_tree(&cx.workspace, record)?;
+    let damage = checkout::take_back_damaged(cx, record)?;
+    let Evidence { commits, diff, mut leftovers, strayed, .. } =
+        attempt::evidence(&cx.workspace, &tree, record, evidence.report)?;
+    // Changes made by a verify command do not belong to the attempt.
+    leftovers.retain(|path| before.binary_search(path).is_ok());
+    (evidence.commits, evidence.diff) = (commits, diff);
+    (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
+    Ok(())
+}
+
+/// Examines the outputs of the task of an attempt. Returns its slot, and whether the work is complete so
+/// far.
 pub(super) fn examine(
     core: &RunCore,
     slots: &RunSlots,
@@ -326,46 +378,14 @@ pub(super) fn examine(
     let (cx, workspace) = (&core.cx, &core.cx.workspace);
     let task = task_of(core.graph.file.graph(), record);
     let rule = cx.rule(task.as_ref());
-    let verdict = Verdict::of(outcome, evidence, rule);
-    let mut tree = slots.secured_tree(workspace, record);
-    if let (Some(task), Ok(tree)) = (task, &mut tree) {
-        let may_commit = core.with_situation(&[], |sit| sit.may_commit(verdict));
-        if may_commit && !evidence.leftovers.is_empty() {
-            commit_leftovers(cx, slots, tree, (record, &task.title), evidence)?;
-        } else if lacks_commit(verdict, rule, evidence) {
-            evidence.autocommit = Some(Autocommit::Off);
-        }
-        // Not again after its verify commands ran here.
-        if evidence.verify.is_empty() || record.slot.is_none() {
-            scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
-        }
+    let tree = slots.secured_tree(workspace, record);
+    // Not again after its verify commands ran here.
+    if let (Some(task), Ok(tree)) = (task, &tree)
+        && (evidence.verify.is_empty() || record.slot.is_none())
+    {
+        scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
     }
     Ok((tree, Verdict::of(outcome, evidence, rule) == Verdict::Complete))
-}
-
-/// Commits verified leftovers of an attempt, and looks at its slot again: the hooks of git may run files of
-/// the attempt, and change what was read of the slot before.
-fn commit_leftovers(
-    cx: &RunContext,
-    slots: &RunSlots,
-    tree: &mut Rc<Repo>,
-    (record, title): (&AttemptRecord, &str),
-    evidence: &mut Evidence,
-) -> Result<()> {
-    let (workspace, guardians) = (&cx.workspace, &cx.guardians);
-    let mut left = mem::take(&mut evidence.leftovers);
-    let secrets = leftovers::take_new_secrets(tree, &mut left);
-    evidence.autocommit = leftovers::commit(workspace, guardians, tree, record, (&left, title))?;
-    slots.let_change();
-    *tree = slots.secured_tree(workspace, record)?;
-    let damage = checkout::take_back_damaged(cx, record)?;
-    let Evidence { commits, diff, mut leftovers, strayed, .. } =
-        attempt::evidence(workspace, tree, record, evidence.report)?;
-    // Changes made by a verify command do not belong to the attempt.
-    leftovers.retain(|path| left.binary_search(path).is_ok() || secrets.contains(path));
-    (evidence.commits, evidence.diff) = (commits, diff);
-    (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
-    Ok(())
 }
 
 /// Whether work with this verdict fails because its leftovers must not be committed.

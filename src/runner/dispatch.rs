@@ -29,6 +29,7 @@ impl Runner {
         if self.core.is_ended_now() {
             self.proofs.stop();
             self.side_agents.stop();
+            self.hooks.stop(true);
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
@@ -82,6 +83,11 @@ impl Runner {
             Some(RunnerMessage::SideAgent(id, news)) => {
                 let Some(ended) = side_agent::go_on(self, &id, news) else { return Ok(()) };
                 return reviewer::ended(self, ended);
+            }
+            Some(RunnerMessage::HookEnded(ran)) => return self.hook_ended(ran),
+            Some(RunnerMessage::Committed(id, end, made)) => {
+                self.attempts.committing -= 1;
+                self.committed(&id, *end, made)?
             }
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
@@ -217,7 +223,7 @@ impl Runner {
                 let mut hooks = mem::take(&mut self.hooks);
                 let due = hooks.after_attempt(&self.core.view(&[]));
                 self.hooks = hooks;
-                due.map(|due| self.hook(due)).transpose()?;
+                due.map(|due| self.add_hook(due)).transpose()?;
             }
             RunCommand::Landing(LandingCommand::Record(id, landing)) => {
                 let open = self.core.run.attempts().get(&id);

@@ -11,7 +11,7 @@ use chrono::Utc;
 
 use super::{
     Runner, RunnerMessage, attempts, away, checkout,
-    close::{self, EndedSlot},
+    close::{self, DueCommit, EndedSlot},
     context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
@@ -27,12 +27,13 @@ use crate::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
         },
-        verdict::{Evidence, Outcome},
+        verdict::{Autocommit, Evidence, Outcome},
     },
     crash, fixed_limit,
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
         graph_file::Write,
+        workspace::Workspace,
     },
 };
 
@@ -176,7 +177,8 @@ impl Runner {
         Ok(GraphChanges { others, added, ..GraphChanges::default() })
     }
 
-    /// Commits uncommitted work that was reported done, and examines the outputs of the task.
+    /// Commits uncommitted work that was reported done, in another thread if the attempt has a slot, and
+    /// judges it then.
     pub(super) fn judge(
         &mut self,
         id: &AttemptId,
@@ -188,13 +190,59 @@ impl Runner {
         let record = &record;
         let passed_over = checkout::pass_over_settings(&mut self.core.cx, record);
         self.core.tell(passed_over)?;
-        let (cx, workspace, evidence) = (&self.core.cx, &self.core.cx.workspace, &mut end.evidence);
+        let (cx, evidence) = (&self.core.cx, &mut end.evidence);
         if evidence.strayed.is_none() && checkout::has_left_branch(cx, record)? {
             evidence.strayed = Some("HEAD left its branch while it was verified".to_owned());
         }
         if evidence.strayed.is_none() {
             evidence.strayed = checkout::keep_lost(cx, record, evidence)?;
         }
+        let due = close::due_commit(&self.core, &self.slots, record, &end.outcome, evidence);
+        let Some(DueCommit { left, title }) = due else { return self.judge_committed(id, end) };
+        let guardians = cx.guardians.clone();
+        self.slots.let_change();
+        if record.slot.is_none() {
+            // Nothing works beside an attempt in the checkout.
+            let (workspace, tree) = (&cx.workspace, &cx.workspace.repo);
+            let made = leftovers::commit(workspace, &guardians, tree, record, (&left, &title));
+            return self.committed(id, end, made);
+        }
+        let (open, outbox) = (cx.workspace.opener(), cx.outbox.clone());
+        let (record, end) = (record.clone(), Box::new(end));
+        self.attempts.committing += 1;
+        thread::spawn(move || {
+            let commit = |workspace: Workspace| {
+                let tree = record.tree(&workspace)?;
+                leftovers::commit(&workspace, &guardians, &tree, &record, (&left, &title))
+            };
+            let made = open().and_then(commit);
+            drop(outbox.send(RunnerMessage::Committed(record.id(), end, made)));
+        });
+        Ok(None)
+    }
+
+    /// Judges work whose leftovers were committed, or whose commit git refused.
+    pub(super) fn committed(
+        &mut self,
+        id: &AttemptId,
+        mut end: PendingResult,
+        made: Result<Option<Autocommit>>,
+    ) -> Result<Option<Input>> {
+        self.slots.let_change();
+        let Some(record) = self.attempts.get(id) else { return Ok(None) };
+        end.evidence.autocommit = made?;
+        let (cx, slots) = (&self.core.cx, &self.slots);
+        close::look_after_commit(cx, slots, record, &mut end.evidence)?;
+        self.judge_committed(id, end)
+    }
+
+    /// Examines the outputs of the task, and what else its work needs before it may land.
+    fn judge_committed(&mut self, id: &AttemptId, mut end: PendingResult) -> Result<Option<Input>> {
+        let Some(record) = self.attempts.get(id).cloned() else {
+            return Ok(None);
+        };
+        let record = &record;
+        let (workspace, evidence) = (&self.core.cx.workspace, &mut end.evidence);
         let (tree, is_complete) =
             close::examine(&self.core, &self.slots, record, &end.outcome, evidence)?;
         // Also where the task is no longer in the graph.

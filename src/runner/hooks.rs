@@ -1,19 +1,26 @@
 //! Hooks: commands from the settings that run before and after runs and attempts, and when `ralph
 //! schedule` wakes.
 //!
-//! A hook runs to its end before the run continues. It has its own guardian, so that no process it
-//! started outlives it. The caller decides what a failure means.
+//! Hooks run one after the other. While one does, no attempt starts and nothing lands; attempts that
+//! run already go on, with their limits. Each has its own guardian, so that no process that it started
+//! outlives it.
 
 use std::{
+    collections::VecDeque,
     fs::{self, File},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use super::context::RunContext;
+use super::{RunnerMessage, context::RunContext};
 use crate::{
     adapters::{
         agent_output,
@@ -154,16 +161,85 @@ impl DueHook {
     }
 }
 
+/// The hook at work.
+struct ActiveHook {
+    hook: Hook,
+    task: Option<(TaskId, u32)>,
+    /// Whether it is to end.
+    stop: Arc<AtomicBool>,
+    /// Whether it began when the run was to end at once already.
+    is_last: bool,
+}
+
 /// The hooks of a run.
 #[derive(Default)]
 pub(super) struct RunHooks {
-    /// The task and the number of the attempt whose `before_attempt` hook has run.
+    /// The hooks that are due, after the one at work.
+    pub(super) due: VecDeque<DueHook>,
+    active: Option<ActiveHook>,
+    /// Why the run ends, since a hook before it or before an attempt failed.
+    pub(super) refused: Option<StopReason>,
+    /// The task and the iteration of the attempt whose `before_attempt` hook has run.
     passed: Option<(TaskId, u32)>,
     /// The end record of the attempt that is being released.
     pub(super) ended: Option<Record>,
 }
 
 impl RunHooks {
+    /// Whether a hook is at work or due.
+    pub(super) fn is_busy(&self) -> bool {
+        self.active.is_some() || !self.due.is_empty()
+    }
+
+    /// Begins the next hook unless one is at work; `is_last` says whether the run is to end at once.
+    pub(super) fn begin(&mut self, cx: &RunContext, lock: &File, is_last: bool) -> Result<()> {
+        while self.active.is_none()
+            && let Some(due) = self.due.pop_front()
+        {
+            let (hook, task) = (due.hook, due.task.clone());
+            let Some(run) = due.commands(&cx.workspace, lock)? else {
+                self.ended(&HookOutcome::Passed, hook, task.as_ref());
+                continue;
+            };
+            let (stop, outbox) = (Arc::<AtomicBool>::default(), cx.outbox.clone());
+            let asked = Arc::clone(&stop);
+            thread::spawn(move || {
+                let ran = run.run(|_| Ok(!asked.load(Ordering::Relaxed)));
+                drop(outbox.send(RunnerMessage::HookEnded(ran)));
+            });
+            self.active = Some(ActiveHook { hook, task, stop, is_last });
+        }
+        Ok(())
+    }
+
+    /// Takes the end of the hook at work. Returns its task and iteration.
+    pub(super) fn take_end(&mut self, ran: &HookOutcome) -> Option<(TaskId, u32)> {
+        let ActiveHook { hook, task, .. } = self.active.take()?;
+        self.ended(ran, hook, task.as_ref());
+        task
+    }
+
+    fn ended(&mut self, ran: &HookOutcome, hook: Hook, task: Option<&(TaskId, u32)>) {
+        match (ran, hook) {
+            (HookOutcome::Failed(failed), Hook::BeforeRun | Hook::BeforeAttempt) => {
+                let why = format!("{failed}; fix it, or remove it from `hooks`");
+                self.refused = Some(StopReason::HookFailed(why));
+            }
+            (HookOutcome::Passed, Hook::BeforeAttempt) => {
+                self.passed = task.map(|(id, iteration)| (id.clone(), *iteration));
+            }
+            _ => {}
+        }
+    }
+
+    /// Has the hook at work end; `at_end` says that only the end of the run asks for it, which it may have
+    /// begun in.
+    pub(super) fn stop(&self, at_end: bool) {
+        if let Some(active) = self.active.as_ref().filter(|active| !(at_end && active.is_last)) {
+            active.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the hook before a run.
     pub(super) fn before_run(cx: &RunContext, run_id: &str) -> DueHook {
         let folder = cx.workspace.place.hooks().to_owned();
@@ -196,7 +272,7 @@ impl RunHooks {
         let id = graph.task(key.number).id.clone();
         let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.next_iteration());
         if cx.workspace.config.hooks.of(Hook::BeforeAttempt).is_empty()
-            || self.passed.as_ref() == Some(&(id.clone(), attempt))
+            || self.passed.as_ref() == Some(&(id.clone(), iteration))
         {
             return None;
         }
@@ -208,11 +284,6 @@ impl RunHooks {
         let lines = vec![lines::plain(&format!("attempt {attempt} at {id} is about to begin"))];
         let (hook, task) = (Hook::BeforeAttempt, Some((id, iteration)));
         Some(DueHook { hook, folder, facts, lines, task })
-    }
-
-    /// Records that the hook before the next attempt at a task has passed.
-    pub(super) fn has_passed(&mut self, id: &TaskId, history: &History) {
-        self.passed = Some((id.clone(), history.of(id).attempts + 1));
     }
 
     /// Returns the hook after the attempt whose end was just recorded.
@@ -227,15 +298,4 @@ impl RunHooks {
 
 fn facts_of_run(run_id: &str) -> Map<String, Value> {
     Map::from_iter([("run_id".to_owned(), json!(run_id))])
-}
-
-/// Returns why a run ends after a hook that precedes a run or an attempt.
-pub(super) fn stop_of(ran: HookOutcome) -> Option<StopReason> {
-    match ran {
-        HookOutcome::Failed(failed) => {
-            let why = format!("{failed}; fix it, or remove it from `hooks`");
-            Some(StopReason::HookFailed(why))
-        }
-        HookOutcome::Passed | HookOutcome::Cancelled => None,
-    }
 }

@@ -2,16 +2,19 @@
 
 use anyhow::Result;
 
-use super::{engine::EngineWord, processes::ClosedProcess, side_agent::SideNews};
+use super::{
+    engine::EngineWord, hooks::HookOutcome, processes::ClosedProcess, side_agent::SideNews,
+};
 use crate::{
     adapters::process::ProcessNews,
     core::{
         executor::{Executor, ExecutorFault, JobState},
         proof::Proof,
         run::{
-            command::AttemptId,
+            command::{AttemptId, PendingResult},
             input::{BuiltTrial, LandOutcome},
         },
+        verdict::Autocommit,
     },
     project::{follower::Followed, slot_pool::PreparedSlot, suspect_slots::SuspectSlot},
 };
@@ -45,6 +48,10 @@ pub(super) enum RunnerMessage {
     Proved(AttemptId, Box<Proof>),
     /// An agent that looks at an attempt got on.
     SideAgent(AttemptId, SideNews),
+    /// The hook at work ended.
+    HookEnded(Result<HookOutcome>),
+    /// The leftovers of an attempt were committed, or git refused; with the result that waits for it.
+    Committed(AttemptId, Box<PendingResult>, Result<Option<Autocommit>>),
     /// A signal arrived.
     Signal(i32),
 }

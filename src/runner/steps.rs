@@ -198,6 +198,8 @@ impl Runner {
             && !self.slots.is_preparing()
             && !self.slots.has_spared
             && !self.away.is_asking_engines()
+            && !self.hooks.is_busy()
+            && self.attempts.committing == 0
             && !self.core.run.landing().is_trying()
     }
 

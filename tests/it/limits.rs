@@ -51,6 +51,28 @@ fn a_limit_that_is_too_low_is_said_and_can_be_raised_afterwards() {
 }
 
 #[test]
+fn a_limit_holds_while_a_hook_or_a_commit_of_another_attempt_takes_long() {
+    let settings = "jobs: 2\ntimeout: 2s\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\nrounds: 1\n\
+                    max_attempts: 1\nproof: none\nhooks: {after_attempt: \"[ -e $TRIAL_DIR/hooked ] || \
+                    { touch $TRIAL_DIR/hooked; sleep 8; }\"}\n";
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
+    let trial = trial.file(".ralph/config.yaml", settings);
+    let agent = trial.dir().join("agent");
+    let leave = "cat > /dev/null; [ $RALPH_TASK_ID = a ] || exec sleep 60; echo x > x; \"$RALPH\" task-complete a";
+    trial.script(&agent, leave);
+    let once = "[ -e \"$TRIAL_DIR/once\" ] || { touch \"$TRIAL_DIR/once\"; sleep 8; }";
+    trial.hook("pre-commit", once);
+    let trial = trial.command([agent.to_str().unwrap()]);
+    trial.run(["run"]).code(3);
+    assert!(trial.sign("once").exists() && trial.sign("hooked").exists());
+    for task in ["b", "c"] {
+        let all = trial.lines("failed");
+        let ended = all.iter().find(|line| line["task_id"] == task).unwrap();
+        assert!(ended["duration_seconds"].as_f64().unwrap() < 6.0, "{ended}");
+    }
+}
+
+#[test]
 fn the_default_limit_has_room_for_every_attempt_at_every_open_task() {
     let tasks: String = (0..20).map(|number| format!("  - id: t{number}\n")).collect();
     let graph = format!("tasks:\n{tasks}  - {{id: done, status: complete}}\n");
