@@ -31,7 +31,7 @@ pub(in crate::run) fn conclude(
         end = after(*before, end);
         // It was told what is missing, and did nothing again: only a person knows how to go on.
         if was_idle && is_idle(&end) && matches!(attempt.rule, Rule::Task(_)) {
-            end.evidence.question = end.last_line.clone();
+            end.evidence.question.clone_from(&end.last_line);
         }
     }
     if let Some((lack, follow_up)) = attempt.follow_up(&end, sit).filter(|_| has_place) {
