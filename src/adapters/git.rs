@@ -864,6 +864,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_no_file() {
+        let place = TestRepository::new();
+        let first = place.commit("a", "1\n", "First");
+        place.git(&["rm", "-q", "a"]);
+        let second = place.commit("a/b", "2\n", "Second");
+        for repo in [&place.both().library, &place.both().program] {
+            let has = |commit: &CommitId, path: &str| repo.file_at(commit, path).unwrap().is_some();
+            assert_eq!([has(&first, "a"), has(&first, "a/b")], [true, false]);
+            assert_eq!([has(&second, "a"), has(&second, "a/b")], [false, true]);
+        }
+    }
+
+    #[test]
     fn head_that_left_its_base_does_not_descend() {
         let place = TestRepository::new();
         let both = place.both();

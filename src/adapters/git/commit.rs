@@ -68,7 +68,9 @@ impl CommitMaker<'_> {
     pub fn draft(&self, names: &[String], message: &str) -> Result<Option<CommitDraft>> {
         let mut changed = self.changed(names)?;
         changed.retain(|path, code| {
-            let taken_out = code.starts_with('D') && self.file(path).exists();
+            // A new file below or instead of it replaces it.
+            let is_removed = code.starts_with('D') || code == ".D";
+            let taken_out = is_removed && self.file(path).exists();
             !path.ends_with(b"/") && !taken_out
         });
         if changed.is_empty() {

@@ -370,7 +370,7 @@ impl RepoReader {
     }
 
     /// A file of a commit, by its path relative to the root; none if the commit does not contain it, or
-    /// has a submodule there.
+    /// has a folder or a submodule there.
     ///
     /// # Errors
     /// The error of `git`.
@@ -380,14 +380,14 @@ impl RepoReader {
         let library = |repo: &Repository| {
             let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
             let found = existing(tree.get_path(Path::new(path)))?;
-            let file = found.filter(|found| found.kind() != Some(ObjectType::Commit));
+            let file = found.filter(|found| found.kind() == Some(ObjectType::Blob));
             let Some(file) = file else { return Ok(None) };
             Ok(Some(repo.find_blob(file.id())?.content().to_vec()))
         };
         let program = |root: &Path| {
             let text = program::run(root, &["cat-file", "blob", &format!("{commit}:{path}")]);
             text.map(Some).or_else(|failed| match self.entry(commit, path)? {
-                Some(entry) if !entry.starts_with("16") => Err(failed),
+                Some(entry) if entry.starts_with("10") || entry.starts_with("12") => Err(failed),
                 _ => Ok(None),
             })
         };
