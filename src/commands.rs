@@ -78,14 +78,11 @@ use crate::{
     view::lines::few,
 };
 
-/// Whether a command, or the run that it starts, handles signals itself.
+/// Whether a command handles signals itself from its start on.
 fn handles_signals(command: &Command) -> bool {
     matches!(
         command,
-        Command::Run(_)
-            | Command::Loop(_)
-            | Command::Resume(_)
-            | Command::Schedule(_)
+        Command::Schedule(_)
             | Command::Serve(_)
             | Command::Attach(_)
             | Command::Logs(Flags(LogsArgs { follow: true, output: true, .. }))

@@ -44,7 +44,9 @@ mod tip;
 mod transfer;
 mod worktree;
 
-pub use bounded::{CallStopped, ask_while_waiting, end_calls, is_stopped, mark_calls, stop_calls};
+pub use bounded::{
+    CallStopped, ask_while_waiting, end_calls, is_stopped, limit_signing, mark_calls, stop_calls,
+};
 pub use change::{AppliedChange, ChangeStyle};
 pub use change::{KEEPS_ADDED, REGENERATES};
 pub use commit::CommitDraft;

@@ -7,7 +7,10 @@
 
 use std::{
     fs, io,
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
     thread,
 };
 
@@ -40,8 +43,12 @@ pub fn end_by(signal: i32) {
     let _ = emulate_default_handler(signal);
 }
 
+/// What is called with each signal.
+static CALLBACK: Mutex<Option<Box<dyn Fn(i32) + Send>>> = Mutex::new(None);
+
 /// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, in order, on a
-/// thread that lives as long as the process. Those signals have no other effect from then on.
+/// thread that lives as long as the process, in place of the callback before it. Those signals have no
+/// other effect from then on.
 ///
 /// SIGHUP and SIGTSTP stay ignored if they are ignored when this is called, as SIGHUP is under
 /// `nohup`. This is detected on Linux only (`/proc/self/status`); elsewhere they are always
@@ -50,13 +57,18 @@ pub fn end_by(signal: i32) {
 /// # Errors
 /// When the handlers cannot be installed or the thread cannot be started.
 pub fn listen(on_signal: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    let callback = || CALLBACK.lock().unwrap_or_else(PoisonError::into_inner);
+    if callback().replace(Box::new(on_signal)).is_some() {
+        return Ok(());
+    }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut wanted = vec![SIGINT, SIGTERM];
     wanted.extend([SIGHUP, SIGTSTP].iter().filter(|signal| !is_ignored(**signal, &status)));
     let mut signals = Signals::new(wanted)?;
+    let call = move |number| callback().iter().for_each(|on_signal| on_signal(number));
     thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || signals.forever().for_each(on_signal))?;
+        .spawn(move || signals.forever().for_each(call))?;
     Ok(())
 }
 

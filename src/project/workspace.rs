@@ -122,6 +122,7 @@ impl Workspace {
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
+        git::limit_signing(config.commit_timeout);
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common));
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
@@ -152,6 +153,7 @@ impl Workspace {
 
     /// Takes over other settings.
     pub fn configure(&mut self, config: Config) {
+        git::limit_signing(config.commit_timeout);
         self.config = config;
         self.secrets = OnceCell::new();
     }

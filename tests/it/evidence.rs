@@ -254,6 +254,16 @@ fn signing_and_identity_are_those_of_the_project() {
     trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
     trial.run(["run"]).graph_complete().stderr_has("of `ralph` will not be signed: ");
 
+    // Nor for one that waits for a person.
+    trial.script(&gpg, "sleep 600");
+    let trial = reports(ONE, "echo 1 > one").env("RALPH_COMMIT_TIMEOUT", "1s");
+    trial.git(&["config", "commit.gpgSign", "true"]);
+    trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
+    trial
+        .run(["run"])
+        .graph_complete()
+        .stderr_has("`git commit-tree` exceeded its limit of [took]");
+
     let trial = reports(ONE, "echo 1 > one");
     trial.git(&["config", "--unset", "user.email"]);
     trial.run(["run"]).graph_complete().stderr_has("warning: git does not know who commits");

@@ -6,6 +6,7 @@
 //! the request are the same for all threads of this process.
 
 use std::{
+    cell::Cell,
     io::{self, Read, Write},
     mem,
     ops::Range,
@@ -13,7 +14,7 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -42,6 +43,15 @@ static MARK: OnceLock<(String, String)> = OnceLock::new();
 
 /// The process groups of the running calls.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// The limit of a call that makes a signature, in milliseconds, unless the usual one is shorter; 0 if it has
+/// no other.
+static SIGNING: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether the calls of this thread make signatures.
+    static SIGNS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The time for a call to end by itself after the run was asked to stop.
 const STOPPING: Duration = Duration::from_secs(2);
@@ -126,6 +136,26 @@ pub fn ask_while_waiting(ask: impl Fn() -> bool + Send + Sync + 'static) {
 /// Gives every later call this environment variable. Only the first one counts.
 pub fn mark_calls(name: &str, value: &str) {
     drop(MARK.set((name.to_owned(), value.to_owned())));
+}
+
+/// Limits every later call that makes a signature.
+pub fn limit_signing(limit: Duration) {
+    SIGNING.store(u64::try_from(limit.as_millis()).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Does work whose calls make signatures, for which a person may be asked who is not there.
+pub(super) fn signing<T>(work: impl FnOnce() -> T) -> T {
+    let before = SIGNS.replace(true);
+    let done = work();
+    SIGNS.set(before);
+    done
+}
+
+/// The limit of a call of this thread.
+fn limit() -> Duration {
+    let signing = Duration::from_millis(SIGNING.load(Ordering::Relaxed));
+    let is_signing = SIGNS.get() && !signing.is_zero();
+    if is_signing { signing.min(fixed_limit::git()) } else { fixed_limit::git() }
 }
 
 /// A duplicate of a file that stays open in the calls of git.
@@ -222,8 +252,7 @@ fn call(
     let now = Instant::now();
     let (stderr, ending) = (Vec::new(), None);
     let mut call = GitCall { child, group, stderr, began: now, is_stream, ending, asked: now };
-    let limit = fixed_limit::git();
-    let ended = call.run(streams, limit);
+    let ended = call.run(streams, limit());
     // What it left in its group ends with it, before the number of the group is free again.
     call.signal(Signal::KILL);
     if let Some(pid) = group {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, env, ffi::OsStr};
 use anyhow::{Context, Result, anyhow};
 
 use super::{
-    CommitMaker, lossy,
+    CommitMaker, bounded, lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
     reader::Entries,
@@ -372,8 +372,16 @@ impl CommitMaker<'_> {
     /// Does what makes commits; again, without signatures, if none can be made now: work does not wait
     /// for a key, whose passphrase may have been forgotten in the middle of the night.
     pub(super) fn signed_if_possible<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        let done = work();
-        if done.is_err() && self.cannot_sign() { work() } else { done }
+        if program::unsigned().is_some() || !self.signs_commits()? {
+            return work();
+        }
+        let done = bounded::signing(&mut work);
+        if done.is_ok() {
+            return done;
+        }
+        // Or something else than a signature takes longer than that may.
+        self.cannot_sign();
+        work()
     }
 
     /// Whether a commit has failed for want of a signature. No later commit of this process has one then.

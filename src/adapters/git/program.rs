@@ -152,7 +152,8 @@ pub(super) fn try_commit_tree(
     words.extend(is_signed.then_some("-S"));
     words.extend(new.parents.iter().flat_map(|parent| ["-p", *parent]));
     words.push(new.tree);
-    let id = run_with_input(root, &words, new.env, new.message.as_bytes())?;
+    let make = || run_with_input(root, &words, new.env, new.message.as_bytes());
+    let id = if is_signed { bounded::signing(make) } else { make() }?;
     Ok(CommitId::from(lossy(&id).trim()))
 }
 
