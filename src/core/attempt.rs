@@ -87,15 +87,6 @@ impl AttemptState {
     }
 }
 
-/// A commit with what stays the same where it is amended or replayed: its author and their date.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignedCommit {
-    /// The commit.
-    pub id: CommitId,
-    /// Its author and their date.
-    pub author: String,
-}
-
 /// What an attempt left at HEAD.
 #[derive(Clone, Debug)]
 pub struct LeftCommits {
@@ -103,44 +94,45 @@ pub struct LeftCommits {
     pub base: CommitId,
     /// HEAD.
     pub head: CommitId,
-    /// The commits of HEAD that neither the base nor others have.
-    pub new: Vec<SignedCommit>,
+    /// Whether HEAD has commits that neither the base nor others have.
+    pub has_new: bool,
     /// The commits right below these.
     pub below: Vec<CommitId>,
     /// Those of them, and of the base, that no other of them has.
     pub newest_below: Vec<CommitId>,
-    /// The commits of the base that HEAD does not have.
-    pub lost: Vec<SignedCommit>,
+    /// Whether HEAD descends from the base.
+    pub has_base: bool,
+    /// Whether HEAD has the base as the attempt amended it.
+    pub has_amended: bool,
 }
 
 /// The work of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnWork {
-    /// The commits of HEAD after this one.
+    /// The commits of HEAD after this one, which the base may descend from.
     After(CommitId),
-    /// The difference between these, joined, and HEAD: the attempt has rewritten its base, or its commits
+    /// The difference between these, joined, and HEAD: the attempt has amended its base, or its commits
     /// are between those of others.
     Difference(Vec<CommitId>),
-    /// Nothing that can be told from a loss of others' commits.
+    /// The changes that merging HEAD brings to these, joined: HEAD does not have all of the base.
+    Merge(Vec<CommitId>),
+    /// HEAD has nothing in common with the base.
     Strayed,
 }
 
 impl LeftCommits {
-    /// Returns which work is the attempt's own.
+    /// Returns which work is the attempt's own. What HEAD lacks of the base is never part of it.
     pub fn own_work(self) -> OwnWork {
-        let is_kept = |lost: &SignedCommit| self.new.iter().any(|new| new.author == lost.author);
-        if !self.lost.iter().all(is_kept) {
-            return OwnWork::Strayed;
-        }
-        if self.new.is_empty() {
+        if !self.has_new {
             return OwnWork::After(self.head);
         }
-        match &*self.newest_below {
-            [base] if *base == self.base && self.lost.is_empty() => OwnWork::After(self.base),
-            [pulled] if self.lost.is_empty() && self.below.len() == 1 => {
-                OwnWork::After(pulled.clone())
-            }
-            _ => OwnWork::Difference(self.newest_below),
+        match (&*self.newest_below, &*self.below) {
+            _ if self.has_amended => OwnWork::Difference(self.newest_below),
+            ([base], _) if self.has_base && *base == self.base => OwnWork::After(self.base),
+            ([_], [below]) => OwnWork::After(below.clone()),
+            (_, []) => OwnWork::Strayed,
+            _ if self.has_base => OwnWork::Difference(self.newest_below),
+            _ => OwnWork::Merge(self.newest_below),
         }
     }
 }
@@ -149,48 +141,50 @@ impl LeftCommits {
 mod tests {
     use super::*;
 
-    fn commits(list: &[&str]) -> Vec<SignedCommit> {
-        let commit = |name: &&str| {
-            let (id, author) = name.split_once(' ').unwrap_or((name, name));
-            SignedCommit { id: id.into(), author: author.to_owned() }
-        };
-        list.iter().map(commit).collect()
-    }
-
     fn ids(list: &[&str]) -> Vec<CommitId> {
         list.iter().map(|id| CommitId::from(*id)).collect()
     }
 
-    /// With HEAD at the first of the new commits, or at `pulled`.
-    fn own(new: &[&str], below: &[&str], newest: &[&str], lost: &[&str]) -> OwnWork {
-        let new = commits(new);
-        let head = new.first().map_or("pulled".into(), |commit| commit.id.clone());
-        let (below, newest_below, lost) = (ids(below), ids(newest), commits(lost));
-        LeftCommits { base: "base".into(), head, new, below, newest_below, lost }.own_work()
+    /// With HEAD at `head`.
+    fn left(below: &[&str], newest: &[&str]) -> LeftCommits {
+        LeftCommits {
+            base: "base".into(),
+            head: "head".into(),
+            has_new: true,
+            below: ids(below),
+            newest_below: ids(newest),
+            has_base: true,
+            has_amended: false,
+        }
     }
 
     #[test]
     fn only_what_the_agent_committed_is_its_own() {
         let after = |id: &str| OwnWork::After(id.into());
         let difference = |list: &[&str]| OwnWork::Difference(ids(list));
+        let own = |below: &[&str], newest: &[&str]| left(below, newest).own_work();
         let base = &["base"][..];
-        assert_eq!(own(&["b", "a"], base, base, &[]), after("base"));
+        assert_eq!(own(base, base), after("base"));
         // A branch of its own from an older commit, merged.
-        assert_eq!(own(&["m", "a"], &["base", "old"], base, &[]), after("base"));
-        assert_eq!(own(&["a"], &["pulled"], &["pulled"], &[]), after("pulled"));
-        assert_eq!(own(&[], &[], base, &[]), after("pulled"));
+        assert_eq!(own(&["base", "old"], base), after("base"));
+        assert_eq!(own(&["pulled"], &["pulled"]), after("pulled"));
+        assert_eq!(LeftCommits { has_new: false, ..left(&[], base) }.own_work(), after("head"));
         // Merged over its own commits, or over those of the branch that others do not have.
-        assert_eq!(own(&["m", "a"], &["base", "r"], &["r"], &[]), difference(&["r"]));
-        assert_eq!(own(&["m"], &["base", "r"], &["base", "r"], &[]), difference(&["base", "r"]));
+        assert_eq!(own(&["base", "r"], &["r"]), difference(&["r"]));
+        assert_eq!(own(&["base", "r"], &["base", "r"]), difference(&["base", "r"]));
     }
 
     #[test]
-    fn a_rewritten_base_is_a_difference_and_a_lost_one_is_not() {
-        let amended = own(&["c other", "b base"], &["old"], &["base"], &["base base"]);
-        assert_eq!(amended, OwnWork::Difference(ids(&["base"])));
-        let rebased = own(&["c other", "b base"], &["r"], &["base", "r"], &["base base"]);
-        assert_eq!(rebased, OwnWork::Difference(ids(&["base", "r"])));
-        assert_eq!(own(&["c other"], &["old"], &["base"], &["base base"]), OwnWork::Strayed);
-        assert_eq!(own(&[], &[], &["base"], &["base base"]), OwnWork::Strayed);
+    fn only_an_amended_base_is_replaced() {
+        let amended =
+            LeftCommits { has_amended: true, has_base: false, ..left(&["old"], &["base"]) };
+        assert_eq!(amended.own_work(), OwnWork::Difference(ids(&["base"])));
+        let without = |below: &[&str], newest: &[&str]| {
+            LeftCommits { has_base: false, ..left(below, newest) }.own_work()
+        };
+        // Such as a branch from an older commit, or from what was fetched.
+        assert_eq!(without(&["old"], &["base"]), OwnWork::After("old".into()));
+        assert_eq!(without(&["r"], &["base", "r"]), OwnWork::Merge(ids(&["base", "r"])));
+        assert_eq!(without(&[], &["base"]), OwnWork::Strayed);
     }
 }

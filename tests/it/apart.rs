@@ -490,15 +490,11 @@ fn no_work_is_lost_when_an_agent_damages_its_branch() {
              put line two; commit; git merge --quiet side || true; report",
             "off-branch",
         ),
-        ("git reset --quiet --hard HEAD~1; work", "off-branch"),
         ("put line half; exit 3", "failed"),
         ("put line one; commit; put line half; echo more > more; exit 3", "failed"),
     ];
     let work = |(script, verdict): &(&str, &str)| {
         let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");
-        // What has the author and the second of a lost commit is that commit, amended.
-        let old = ["--allow-empty", "--date=2020-01-02T00:00:00Z", "--message", "Last year"];
-        trial.git(&[&["commit", "--quiet"], &old[..]].concat());
         tell(&trial, "a-1", script);
         // A retry has what the attempt left, unless that cannot land from its branch.
         let (status, first) = match *script {
@@ -521,7 +517,7 @@ fn no_work_is_lost_when_an_agent_damages_its_branch() {
     each(4, &scenes, work);
 }
 
-/// On whatever branch it is; an amended base is its difference.
+/// On whatever branch it is; an amended base is its difference, and what is on an older commit loses none.
 #[test]
 fn what_is_checked_out_in_a_slot_is_the_work() {
     let scenes = [
@@ -530,15 +526,23 @@ fn what_is_checked_out_in_a_slot_is_the_work() {
         "work; git branch --quiet -m ralph/a mine",
         "git commit --quiet --amend -m Mine; work",
         "put work/a.txt a; git add -A; git commit --quiet --amend --no-edit; report",
+        "git reset --quiet --hard HEAD~1; work",
+        "git checkout --quiet -b feat HEAD~1; work",
+        "rm -r folder; put folder a; rm own; mkdir own; put own/file a; put work/a.txt a; report",
     ];
     let work = |script: &&str| {
-        let trial = stage(PAIR, "");
+        let trial = stage(PAIR, "").file("folder/file", "1\n");
+        trial.write("own", "mine\n");
+        trial.git(&["add", "own"]);
+        trial.git(&["commit", "--quiet", "--message", "Mine"]);
         tell(&trial, "a", script);
         let base = trial.git(&["rev-parse", "HEAD"]);
         trial.run(["run"]).graph_complete();
         assert!(trial.tasks("failed").is_empty(), "{script}");
         trial.git(&["merge-base", "--is-ancestor", base.trim(), "main"]);
-        assert!(trial.root().join("work/a.txt").exists(), "{script}");
+        for path in ["work/a.txt", "own", "folder"] {
+            assert!(trial.root().join(path).exists(), "{script}: {path}");
+        }
     };
     each(4, &scenes, work);
 }

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use super::{Repo, is_commit, lossy, program, slot_settings::refuses_pushes};
 use crate::{
     core::{
-        attempt::{LeftCommits, OwnWork, SignedCommit},
+        attempt::{LeftCommits, OwnWork},
         commit_id::CommitId,
     },
     regular_file,
 };
 
-/// How a commit is listed: whether it is right below the others, its id, its author and their date.
-const FORMAT: &str = "--format=%m %H %an <%ae> %at";
+/// How a commit is listed: whether it is right below the others, and its id.
+const FORMAT: &str = "--format=%m %H";
 
 /// The message of a commit that joins what an attempt pulled with its base.
 const JOINS: &str = "Merge commits that were pulled\n";
@@ -32,9 +32,9 @@ pub struct AttemptStart<'a> {
 
 impl Repo {
     /// Finds the commits at HEAD that are an attempt's own, and puts the branch of its slot to them: what
-    /// is checked out is its work. A rewritten base becomes one commit with its difference and this
-    /// message; a checkout stays as it is. Returns the commit below them, which `others`, or what was
-    /// pulled, may have made. HEAD may still not descend from it: commits of the base are lost.
+    /// is checked out is its work. Work without a commit below it becomes one commit with this message;
+    /// a checkout stays as it is. Returns the commit below them, which `others`, or what was pulled, may
+    /// have made, and the base may descend from. HEAD may still not descend from it.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
@@ -55,19 +55,32 @@ impl Repo {
         if head == *base {
             return Ok(head);
         }
-        match self.left_commits(head.clone(), &start, others)?.own_work() {
-            OwnWork::After(below) => Ok(below),
-            OwnWork::Difference(below) if is_slot => {
-                let Some(below) = self.join(&below)? else { return Ok(base.clone()) };
-                let (tree, branch) = (self.tree_of(&head)?, start.branch.context("no branch")?);
-                let is_same = tree == self.tree_of(&below)?;
-                let make = || self.commits().commit_tree(&[&below], &tree, message);
-                let work = if is_same { below.clone() } else { make()? };
-                self.slot().name_branch(branch, &work)?;
-                Ok(below)
-            }
-            OwnWork::Difference(_) | OwnWork::Strayed => Ok(base.clone()),
+        let left = self.left_commits(head.clone(), &start, others)?;
+        // There, what HEAD lacks of the base is lost.
+        if !is_slot && !left.has_base {
+            return Ok(base.clone());
         }
+        let (below, is_merge) = match left.own_work() {
+            OwnWork::After(below) => return Ok(below),
+            OwnWork::Difference(below) if is_slot => (below, false),
+            OwnWork::Merge(below) => (below, true),
+            OwnWork::Difference(_) | OwnWork::Strayed => return Ok(base.clone()),
+        };
+        let Some(below) = self.join(&below)? else { return Ok(base.clone()) };
+        let tree = if is_merge {
+            let Ok(tree) = self.landings().merged_tree(&below, &head)? else {
+                return Ok(base.clone());
+            };
+            tree
+        } else {
+            self.tree_of(&head)?
+        };
+        let branch = start.branch.context("no branch")?;
+        let is_same = tree == self.tree_of(&below)?;
+        let make = || self.commits().commit_tree(&[&below], &tree, message);
+        let work = if is_same { below.clone() } else { make()? };
+        self.slot().name_branch(branch, &work)?;
+        Ok(below)
     }
 
     fn left_commits(
@@ -81,27 +94,16 @@ impl Repo {
         known.extend(self.fetched(start.began)?);
         known.insert(base.to_string());
         let hidden: String = known.iter().flat_map(|id| ["^", id, "\n"]).collect();
-        let log = |more: &[&str], hidden: &str| -> Result<Vec<(bool, SignedCommit)>> {
-            let words = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
-            let arguments = [&words[..], more].concat();
-            let text = program::run_with_input(&self.root, &arguments, &[], hidden.as_bytes())?;
-            let commit = |line: &str| {
-                let (mark, rest) = line.split_once(' ')?;
-                let (id, author) = rest.split_once(' ')?;
-                Some((mark == "-", SignedCommit { id: id.into(), author: author.to_owned() }))
-            };
-            Ok(lossy(&text).lines().filter_map(commit).collect())
-        };
+        let log = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
+        let arguments = [&log[..], &["--boundary", &head]].concat();
+        let found = program::run_with_input(&self.root, &arguments, &[], hidden.as_bytes())?;
         let mut below: Vec<CommitId> = Vec::new();
-        let mut new = Vec::new();
-        for (is_below, commit) in log(&["--boundary", &head], &hidden)? {
-            if is_below { below.push(commit.id) } else { new.push(commit) }
+        let mut new: BTreeSet<String> = BTreeSet::new();
+        for (mark, id) in lossy(&found).lines().filter_map(|line| line.split_once(' ')) {
+            if mark == "-" { below.push(id.into()) } else { new.extend(Some(id.to_owned())) }
         }
-        let mut gone = Vec::new();
-        if !self.has_ancestor(&head, &base)? {
-            gone = log(&["--no-merges", &base], &format!("^{head}\n"))?;
-        }
-        let lost = gone.into_iter().map(|(_, commit)| commit).collect();
+        let has_base = self.has_ancestor(&head, &base)?;
+        let has_amended = !has_base && self.amended(&base).iter().any(|id| new.contains(id));
         let newest_below = if below.iter().all(|id| *id == base) {
             vec![base.clone()]
         } else {
@@ -110,7 +112,22 @@ impl Repo {
             let independent = [&["merge-base", "--independent"], &all[..]].concat();
             lossy(&program::run(&self.root, &independent)?).lines().map(CommitId::from).collect()
         };
-        Ok(LeftCommits { base, head, new, below, newest_below, lost })
+        let has_new = !new.is_empty();
+        Ok(LeftCommits { base, head, has_new, below, newest_below, has_base, has_amended })
+    }
+
+    /// The commits that a commit was amended to, one after another.
+    fn amended(&self, commit: &str) -> Vec<String> {
+        let log = regular_file::read(&self.git_dir.join("logs/HEAD")).unwrap_or_default();
+        let mut found = vec![commit.to_owned()];
+        for line in lossy(&log).lines().filter(|line| line.contains("\tcommit (amend)")) {
+            if let [old, new, ..] = line.split(' ').collect::<Vec<_>>()[..]
+                && found.iter().any(|id| id == old)
+            {
+                found.push(new.to_owned());
+            }
+        }
+        found
     }
 
     /// The commits that were fetched from elsewhere: what the branches of remotes are at, unless they may
