@@ -629,16 +629,23 @@ mod tests {
         let slot = trees.add("1");
         trees.commit(&slot, "b", "1\n");
         fs::create_dir_all(slot.root().join("below")).unwrap();
+        let own = format!("remote.origin.pushurl={there}");
+        let instead = format!("url.{there}.pushInsteadOf=x:");
         for (folder, arguments) in [
             (".", &["push", "origin", "HEAD:refs/heads/main"][..]),
             (".", &["push", "-q", "--force", "-u", "origin", "HEAD:refs/heads/mine"]),
             ("below", &["push", "origin", "HEAD:refs/heads/main"]),
             (".", &["push", &there, "HEAD:main"]),
+            // The address is what the agent has set, or its hooks are.
+            (".", &["-c", "core.hooksPath=none", "push", "origin", "HEAD:refs/heads/hookless"]),
+            (".", &["-c", &own, "push", "origin", "HEAD:refs/heads/own"]),
+            (".", &["-c", &instead, "push", "x:", "HEAD:refs/heads/instead"]),
         ] {
             let said = trees.place.try_git(&slot.root().join(folder), arguments);
             assert!(!said.status.success(), "{arguments:?}");
         }
-        assert_eq!(slot.slot().tried_pushes(), ["refs/heads/main", "refs/heads/mine"]);
+        let tried = ["hookless", "instead", "main", "mine", "own"];
+        assert_eq!(slot.slot().tried_pushes(), tried.map(|name| format!("refs/heads/{name}")));
         trees.git(&slot, &["fetch", "-q", "origin"]);
         let heads = trees.place.git(&["ls-remote", &there]);
         assert_eq!(heads.lines().filter(|line| !line.ends_with("HEAD")).count(), 1, "{heads}");
@@ -678,7 +685,7 @@ mod tests {
             assert!(slot.dirty().unwrap().is_empty() && slot.slot().is_noted(&second));
             let refs = trees.git(&slot, &["for-each-ref", "--format=%(refname)"]);
             assert_eq!(refs, "refs/heads/main\nrefs/heads/ralph/y\nrefs/ralph/x/1");
-            assert!(!slot.git_dir.join("hooks").exists());
+            assert!(!slot.git_dir.join("hooks/pre-commit").exists());
             let name = trees.place.try_git(slot.root(), &["config", "user.name"]);
             assert_ne!(lossy(&name.stdout).trim(), "Agent");
         }
@@ -748,7 +755,7 @@ mod tests {
         add("objects/info/http-alternates", "/elsewhere\n");
         add("hooks/pre-commit", "#!/bin/sh\n");
         add("gitdir", "/elsewhere\n");
-        for name in ["hooks", "info/deep", "gitdir"] {
+        for name in ["hooks/mine", "info/deep", "gitdir"] {
             fs::create_dir(at(name)).unwrap();
             assert!(is_changed() && !at(name).exists(), "{name}");
         }
@@ -769,7 +776,7 @@ mod tests {
         let root = trees.add("1").root().to_owned();
         let slot = main.slots().open(&root).unwrap();
         let before = slot.local().controls();
-        assert!(slot.dirty().unwrap().is_empty() && before.len() == 1);
+        assert!(slot.dirty().unwrap().is_empty() && before.len() == 2, "{before:?}");
         trees.place.git_in(&root, &["config", "core.hooksPath", "mine"]);
         trees.place.git_in(&root, &["config", "core.fileMode", "false"]);
         fs::write(root.join("a"), "changed\n").unwrap();

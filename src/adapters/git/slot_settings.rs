@@ -54,12 +54,19 @@ const PUSHES: &str = "ralph-pushes";
 /// The file in it with the refs that were to be pushed, one a line.
 const TRIED: &str = "tried";
 
-/// Its hook. A hook that cannot start refuses nothing: then the push stays in the slot all the same.
-const PRE_RECEIVE: &str = "#!/bin/sh
-while read -r old new name; do echo \"$name\" >> tried; done
+/// Its `pre-receive`, and the `pre-push` of a slot and its submodules, for addresses that an agent sets. The
+/// name is the third word for both. A hook that cannot start refuses nothing: what goes to the repository
+/// stays in the slot all the same.
+const REFUSES: &str = "#!/bin/sh
+to=${0%/*}/..
+for up in 1 2 3 4 5 6 7 8; do [ -d \"$to/ralph-pushes\" ] && break; to=$to/..; done
+while read -r one two name more; do echo \"$name\" >> \"$to/ralph-pushes/tried\"; done
 echo 'refused: no pushes from here; commit, and the run verifies and lands the work' >&2
 exit 1
 ";
+
+/// The hook of a git directory that refuses pushes, whatever their address is.
+const PRE_PUSH: &str = "hooks/pre-push";
 
 /// Whether an agent may push from its slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -399,8 +406,13 @@ impl SlotSettings {
         let copied = self.copied.iter().map(|(name, content)| (*name, content));
         let alternates = self.alternates();
         let own = [("objects/info/alternates", &alternates), ("config", &self.config)];
-        let wanted: BTreeMap<PathBuf, &Vec<u8>> =
-            copied.chain(own).map(|(name, content)| (git_dir.join(name), content)).collect();
+        let hook = REFUSES.as_bytes().to_vec();
+        let hook = self.refusal.is_some().then_some((PRE_PUSH, &hook));
+        let wanted: BTreeMap<PathBuf, &Vec<u8>> = copied
+            .chain(own)
+            .chain(hook)
+            .map(|(name, content)| (git_dir.join(name), content))
+            .collect();
         let mut open: Vec<PathBuf> = places.iter().map(|place| git_dir.join(place)).collect();
         open.push(git_dir.join("config"));
         let mut found = 0;
@@ -446,25 +458,37 @@ impl SlotSettings {
         replace(&git_dir.join("objects/info/alternates"), &self.alternates())?;
         if let Some(config) = &self.refusal {
             self.write_refusal(&git_dir.join(PUSHES), config)?;
+            write_pre_push(git_dir)?;
         }
         replace(&git_dir.join("config"), &self.config)
     }
 
-    /// Makes the repository that refuses pushes.
+    /// Makes the repository that refuses pushes again, with those that were tried.
     fn write_refusal(&self, git_dir: &Path, config: &[u8]) -> io::Result<()> {
+        let tried = regular_file::read(&git_dir.join(TRIED));
         remove_all(git_dir)?;
         for folder in ["objects/info", "refs/heads", "hooks"] {
             fs::create_dir_all(git_dir.join(folder))?;
         }
+        tried.map_or(Ok(()), |tried| fs::write(git_dir.join(TRIED), tried))?;
         // Git sends only objects that the repository has not.
         fs::write(git_dir.join("objects/info/alternates"), self.alternates())?;
         fs::write(git_dir.join("config"), config)?;
-        let hook = git_dir.join("hooks/pre-receive");
-        fs::write(&hook, PRE_RECEIVE)?;
-        fs::set_permissions(&hook, Permissions::from_mode(0o755))?;
+        write_hook(&git_dir.join("hooks/pre-receive"))?;
         // Git takes a folder for a repository once it has a HEAD.
         fs::write(git_dir.join("HEAD"), "ref: refs/heads/none\n")
     }
+}
+
+/// Lets a git directory refuse pushes, below that of a slot which does.
+pub(super) fn write_pre_push(git_dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(git_dir.join("hooks"))?;
+    write_hook(&git_dir.join(PRE_PUSH))
+}
+
+fn write_hook(hook: &Path) -> io::Result<()> {
+    replace(hook, REFUSES.as_bytes())?;
+    fs::set_permissions(hook, Permissions::from_mode(0o755))
 }
 
 /// A value as git reads it in a settings file.

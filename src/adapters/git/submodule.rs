@@ -16,7 +16,9 @@ use super::{
     Repo, Slot, Slots, confined,
     head::QUIET,
     lossy, program,
-    slot_settings::{quoted, remove_all, replace, setting_line, split_at},
+    slot_settings::{
+        quoted, refuses_pushes, remove_all, replace, setting_line, split_at, write_pre_push,
+    },
 };
 use crate::regular_file;
 
@@ -39,10 +41,11 @@ impl Slot<'_> {
     pub fn update_submodules(&self, main: &Repo) -> Result<()> {
         self.must_be_slot()?;
         self.confine_modules()?;
-        let mut open = vec![(self.root.clone(), main.common_dir.join("modules"))];
+        let (clones, own) = (main.common_dir.join("modules"), self.git_dir.join("modules"));
+        let mut open = vec![(self.root.clone(), clones, own)];
         // Level by level and not with `--recursive`: nested submodules are known only after the
         // checkout.
-        while let Some((top, clones)) = open.pop() {
+        while let Some((top, clones, own)) = open.pop() {
             let modules = modules_of(&top)?;
             for (name, path) in &modules {
                 self.must_be_module(&top.join(path))?;
@@ -55,8 +58,15 @@ impl Slot<'_> {
                     format!("cannot update the submodules of `{}`", top.display())
                 })?;
             }
-            let below = modules.iter().map(|(name, path)| (top.join(path), clones.join(name)));
-            open.extend(below.map(|(folder, clone)| (folder, clone.join("modules"))));
+            for (name, path) in &modules {
+                let own = own.join(name);
+                if refuses_pushes(&self.git_dir) && own.join("HEAD").exists() {
+                    write_pre_push(&own).context("refuse pushes in a submodule")?;
+                }
+                let below =
+                    (top.join(path), clones.join(name).join("modules"), own.join("modules"));
+                open.push(below);
+            }
         }
         Ok(())
     }
