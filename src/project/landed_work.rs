@@ -14,7 +14,7 @@ use crate::{
             task::{Status, TaskId},
         },
         history::{History, attempt_log::AttemptEntry},
-        verdict::Merge,
+        verdict::{Commit, Merge, Verdict},
     },
 };
 
@@ -98,18 +98,23 @@ impl LandedChange {
         let Some((_, ended)) = entry.ended.as_ref().filter(|_| !entry.is_taken_back) else {
             return Ok(None);
         };
-        let commits: Vec<CommitId> =
+        let mut commits: Vec<CommitId> =
             ended.evidence.commits.iter().map(|commit| commit.id.clone()).collect();
-        let Some(last) = commits.last() else { return Ok(None) };
-        // A commit that is gone is in no history.
-        if !repo.is_ancestor(last, tip).unwrap_or(false) {
-            return Ok(None);
-        }
-        let Some(before) = repo.landings().below(last, &commits)? else { return Ok(None) };
-        let done = match &ended.evidence.merge {
-            Some(Merge::Landed { commit, .. }) if commit != last => Some(commit.clone()),
+        let mut done = match &ended.evidence.merge {
+            Some(Merge::Landed { commit, .. }) if commits.last() != Some(commit) => {
+                Some(commit.clone())
+            }
             _ => None,
         };
+        // A commit that is gone is in no history.
+        if !commits.last().is_some_and(|last| repo.is_ancestor(last, tip).unwrap_or(false)) {
+            if ended.verdict != Verdict::Complete {
+                return Ok(None);
+            }
+            (commits, done) = rebased(repo, entry, &ended.evidence.commits, tip)?;
+        }
+        let Some(last) = commits.last() else { return Ok(None) };
+        let Some(before) = repo.landings().below(last, &commits)? else { return Ok(None) };
         Ok(Some(LandedChange {
             task_id: entry.task_id.clone(),
             attempt: entry.attempt,
@@ -137,6 +142,31 @@ impl LandedChange {
     pub fn ends(&self) -> (CommitId, CommitId) {
         (self.before.clone(), self.last.clone())
     }
+}
+
+/// The commits of an attempt, oldest first, and the one on top of them that marks its task as complete, in
+/// a history with other ids: a person has rebased the branch. No commits where they are not right below
+/// one another.
+fn rebased(
+    repo: &Repo,
+    entry: &AttemptEntry,
+    commits: &[Commit],
+    tip: &CommitId,
+) -> Result<(Vec<CommitId>, Option<CommitId>)> {
+    let [task, attempt] = TRAILERS;
+    let trailers = [format!("{task}{}", entry.task_id), format!("{attempt}{}", entry.attempt)];
+    let is_named =
+        |message: &str| trailers.iter().all(|trailer| message.lines().any(|line| line == trailer));
+    let is_own = |message: &str| {
+        commits.iter().any(|commit| message.lines().next() == Some(commit.subject.as_str()))
+    };
+    let all = repo.messages_with(tip, None, "")?.into_iter();
+    let mut from = all.skip_while(|(_, message)| !is_named(message)).peekable();
+    let done = from.next_if(|(_, message)| !is_own(message)).map(|(id, _)| id);
+    let own = from.take_while(|(_, message)| is_own(message)).take(commits.len());
+    let mut found: Vec<CommitId> = own.map(|(id, _)| id).collect();
+    found.reverse();
+    Ok((found, done))
 }
 
 // The newest commit of each task, by the trailers in the messages of commits.

@@ -123,6 +123,22 @@ fn work_taken_back_is_open_again_and_the_next_attempt_hears_why() {
     trial.run(["status"]).stdout_has("the graph is complete");
 }
 
+/// In the morning, the branch is put on top of what others have pushed.
+#[test]
+fn rebased_work_is_found_under_its_new_ids() {
+    let trial = project("tasks: [{id: a}, {id: b}]\n", "jobs: 1\n");
+    trial.git(&["branch", "theirs"]);
+    trial.run(["run"]).graph_complete();
+    trial.git(&["checkout", "--quiet", "theirs"]);
+    trial.git(&["commit", "--quiet", "--allow-empty", "--message", "Theirs"]);
+    trial.git(&["rebase", "--quiet", "theirs", "main"]);
+    trial.run(["review", "--json"]).stdout_has("\"a\"");
+    trial.run(["diff", "a", "--stat"]).code(0).stdout_has("work/a.txt");
+    trial.run(["take-back", "a"]).code(0);
+    assert_eq!(work(&trial), ["b.txt"]);
+    assert_eq!((trial.status("a"), trial.status("b")), ("pending".into(), "complete".into()));
+}
+
 /// What broke the checks is not put on the branch, unless the person wants it.
 #[test]
 fn what_fails_without_the_work_stays() {
