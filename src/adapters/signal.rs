@@ -43,8 +43,10 @@ pub fn end_by(signal: i32) {
     let _ = emulate_default_handler(signal);
 }
 
-/// What is called with each signal.
-static CALLBACK: Mutex<Option<Box<dyn Fn(i32) + Send>>> = Mutex::new(None);
+/// What is called with the number of each signal.
+type SignalCallback = Box<dyn Fn(i32) + Send>;
+
+static CALLBACK: Mutex<Option<SignalCallback>> = Mutex::new(None);
 
 /// Calls `on_signal` with the number of each SIGINT, SIGTERM, SIGHUP and SIGTSTP, in order, on a
 /// thread that lives as long as the process, in place of the callback before it. Those signals have no
