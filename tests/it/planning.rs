@@ -185,7 +185,6 @@ fn a_task_that_an_agent_added_names_the_task_of_the_agent() {
         assert_eq!(graph["tasks"]["ready"][0]["added_by"], "plan", "{graph}");
         assert_eq!(trial.run(["show", "docs", "--json"]).json()["added_by"], "plan");
         trial.run(["dag-status"]).stdout_has("  docs  waiting on parse; added by plan\n");
-        trial.run(["status"]).stdout_has("; added by plan\n");
         trial.run(["run"]).graph_complete();
         let review = trial.run(["review", "--json"]).json();
         let items = review["to_review"].as_array().unwrap();
