@@ -796,14 +796,14 @@ mod tests {
         assert_eq!(ask(&new, &[("without-source", "test_half")]).1, noticed(&["test_half"]));
         let wants = plan_as(&files, ProofPolicy::Tests).expect("code changed");
         assert!(matches!(ask(&wants, &reached).1, ProofReason::OnlyExercised { .. }));
-        let java = [
-            file("src/A.java", Some("class A {}"), "class A { int a; }"),
-            file("tests/ATest.java", None, "class ATest {}"),
+        let kotlin = [
+            file("src/A.kt", Some("class A {}"), "class A { int a; }"),
+            file("tests/ATest.kt", None, "class ATest {}"),
         ];
-        let java = plan(&java).expect("code changed");
-        assert_eq!(ask(&java, &[("without-source", "a")]).1, ProofReason::Run);
+        let kotlin = plan(&kotlin).expect("code changed");
+        assert_eq!(ask(&kotlin, &[("without-source", "a")]).1, ProofReason::Run);
         let unnamed = ProofReason::Unnamed { command: "t".to_owned() };
-        assert_eq!(ask(&java, &[("without-source", "!")]).1, unnamed);
+        assert_eq!(ask(&kotlin, &[("without-source", "!")]).1, unnamed);
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl<'a> SourceCode<'a> {
     /// nothing runs then.
     pub(super) fn load_offset(&self) -> Option<usize> {
         match self.language {
-            Language::Rust | Language::Go => None,
+            Language::Rust | Language::Go | Language::Java | Language::C => None,
             Language::JavaScript | Language::TypeScript => {
                 let shebang = self.text.starts_with("#!").then(|| self.starts.get(1).copied());
                 shebang.unwrap_or(Some(0))

@@ -145,7 +145,9 @@ impl Tripwire {
             Language::JavaScript | Language::TypeScript => {
                 format!(" if (Number({is_live})) {{ throw new Error(String({number} + 1)); }}")
             }
-            Language::Rust => format!(" {}", self.on_lines(left, "")),
+            Language::Rust | Language::Java | Language::C => {
+                format!(" {}", self.on_lines(left, ""))
+            }
             Language::Go => {
                 let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
@@ -178,6 +180,17 @@ impl Tripwire {
                     "{indent}::core::assert!(::core::hint::black_box({holds}), \"{{}}\", {number} + 1);"
                 )
             }
+            Language::Java => format!(
+                "{indent}if (Boolean.parseBoolean(\"{}\")) throw new RuntimeException(String.valueOf({number} + 1));",
+                is_live == 1
+            ),
+            // It prints without a header, and not into a buffer that is lost.
+            Language::C => format!(
+                "{indent}{{ volatile int ralph = {is_live}; if (ralph) {{ char ralph_text[16]; \
+                 extern long write(int, const void *, unsigned long); \
+                 __builtin_snprintf(ralph_text, 16, \"%d\\n\", {number} + ralph); \
+                 (void)!write(2, ralph_text, 10); __builtin_trap(); }} }}"
+            ),
             Language::Go => {
                 let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(
@@ -268,8 +281,49 @@ impl<'a> LeftFunction<'a> {
                 format!(" if ::core::hint::black_box(true) {{ return{value}; }}")
             }
             Language::Go => leave_go(self.result),
+            Language::Java => {
+                format!(" if (Boolean.parseBoolean(\"true\")) return{};", java_value(self.result))
+            }
+            Language::C => leave_c(self.result),
         }
     }
+}
+
+/// The value that a method of Java with this result returns, after a blank.
+fn java_value(result: &str) -> &'static str {
+    match result.split('<').next().unwrap_or_default() {
+        "void" => "",
+        "boolean" | "Boolean" => " false",
+        "byte" => " (byte) 1",
+        "short" => " (short) 1",
+        "char" => " 'a'",
+        "int" | "Integer" => " 1",
+        "long" | "Long" => " 1L",
+        "float" => " 1f",
+        "double" | "Double" => " 1.0",
+        "String" | "Object" => " \"a\"",
+        "List" | "Collection" | "Iterable" if result.contains('<') => {
+            " new java.util.ArrayList<>(java.util.Collections.singletonList(null))"
+        }
+        "Map" if result.contains('<') => " new java.util.HashMap<>()",
+        _ => " null",
+    }
+}
+
+/// The statement that leaves a function of C with this result: with a number, or with memory that is all 0.
+fn leave_c(result: &str) -> String {
+    const NUMBERS: &[&str] = &[
+        "char", "const", "double", "float", "int", "long", "short", "signed", "size_t", "unsigned",
+    ];
+    let mut words = result.split_whitespace();
+    let value = match result {
+        "void" => String::new(),
+        _ if words.all(|it| NUMBERS.contains(&it)) => " 1".to_owned(),
+        _ if result.ends_with('*') => " (void *)ralph_memory".to_owned(),
+        _ => format!(" *({result} *)ralph_memory"),
+    };
+    let memory = if value.contains('m') { " static long ralph_memory[512];" } else { "" };
+    format!(" {{ volatile int ralph = 1;{memory} if (ralph) return{value}; }}")
 }
 
 /// What a function of Python or a script returns at last: the text after the last `return`, or the value of
@@ -466,6 +520,40 @@ func (t T) f_b() { go func() {
 }() }
 ";
         check("a.go", go, &[(0, ""), (3, "f_a"), (6, "f_b")]);
+        let java = "class CalcTest {
+    final Map<String, Integer> m = new HashMap<>() {{ put(\"(\", 1); }};
+    CalcTest(int x) {
+        this.x = x;
+    }
+    @SuppressWarnings({\"x\"})
+    public static <T> java.util.List<T> f_a(T x, int... y) throws IOException {
+        if (x == null) { return null; }
+        return new X() { void f_b() { } };
+    }
+    @Override public int f_c() { for (int i : m) { i(); } return 1; }
+    abstract int f_d();
+    enum E { A, B(1) { } }
+}
+";
+        let java_lines = [(1, ""), (3, ""), (7, "f_a"), (8, "f_a f_b"), (10, "f_c"), (11, "")];
+        check("CalcTest.java", java, &[&java_lines[..], &[(12, "")]].concat());
+        let c = "#include <a.h>
+#define F(x) do { x; } while (0)
+static const char *f_a(int (*f)(int), struct s *p)
+{
+    if (p) { return 0; } else if (f) { g(1); }
+    struct s q = { .a = 1 };
+}
+int f_b(void);
+static unsigned
+f_c (void)
+{
+    do
+        switch (g()) { }
+    while (0);
+}
+";
+        check("a.c", c, &[(1, ""), (4, "f_a"), (5, "f_a"), (7, ""), (12, "f_c")]);
     }
 
     #[test]
@@ -475,6 +563,7 @@ func (t T) f_b() { go func() {
             ("a.d.ts", "declare function a(): void;\n"),
             ("a.py", "X = 1\n"),
             ("a.js", "function a() { return ')'\n"),
+            ("a.h", "namespace a { int b() { return 1; } }\n"),
             ("a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\n"),
         ] {
             assert_eq!(planted(path, text, 0..9), None, "{path}");
@@ -555,6 +644,16 @@ func (t T) f_b() { go func() {
             ("fn a() {\n    b();\n}\n", "return"),
         ] {
             assert_eq!(left("a.rs", text).as_deref(), Some(want), "{text}");
+        }
+        for (path, text, want) in [
+            ("A.java", "class A { boolean a() { return b(); } }\n", "return false"),
+            ("A.java", "class A { public <T> List<T> a() { b(); } }\n", "return new java.util"),
+            ("A.java", "class A {\n    void a() {\n        b();\n    }\n}\n", "return"),
+            ("a.c", "static unsigned long a(void) { return 2; }\n", "return 1"),
+            ("a.c", "const char *a(void)\n{\n    return b();\n}\n", "return (void *)ralph"),
+            ("a.c", "struct s a(void) { return b(); }\n", "return *(struct s *)ralph"),
+        ] {
+            assert!(left(path, text).is_some_and(|it| it.starts_with(want)), "{text}");
         }
         for (text, want) in [
             (

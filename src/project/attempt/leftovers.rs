@@ -82,7 +82,9 @@ fn ignored_code(tree: &Repo, since: SystemTime) -> Result<Vec<String>> {
     /// What holds the sources of a project.
     const SOURCES: [&str; 5] = ["src", "lib", "app", "tests", "test"];
     let is_new = |file: &PathBuf| {
-        Language::of(&file.to_string_lossy()).is_some() && is_written_since(file, since)
+        // Files of C may be made of others.
+        Language::of(&file.to_string_lossy()).is_some_and(|it| it != Language::C)
+            && is_written_since(file, since)
     };
     let has_code = |path: &String| {
         let place = tree.root().join(path);

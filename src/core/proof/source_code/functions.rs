@@ -43,6 +43,7 @@ impl SourceCode<'_> {
             Language::Rust => self.rust(),
             Language::Go => self.go(),
             Language::JavaScript | Language::TypeScript => self.script(),
+            Language::Java | Language::C => self.typed(),
         };
         let tests = self.tests();
         found.retain(|function| !tests.iter().any(|test| test.contains(&function.lines.start)));
@@ -150,6 +151,78 @@ impl SourceCode<'_> {
                 .map_or("", |last| self.word_before(last + 1));
             let name = if name == "func" { "" } else { name }.to_owned();
             Some(FunctionText { result: result..open.max(result), name, ..function })
+        });
+        functions.collect()
+    }
+
+    /// The functions of C and the methods of Java, but no constructors: `type name(…) {`, with the type on the
+    /// line of the name or on the line before it.
+    fn typed(&self) -> Vec<FunctionText> {
+        const MODIFIERS: &[&str] = &[
+            "abstract",
+            "default",
+            "extern",
+            "final",
+            "inline",
+            "private",
+            "protected",
+            "public",
+            "static",
+            "synchronized",
+        ];
+        const NO_TYPES: &[&str] = &[
+            "case",
+            "catch",
+            "class",
+            "do",
+            "else",
+            "for",
+            "if",
+            "new",
+            "record",
+            "return",
+            "switch",
+            "synchronized",
+            "throw",
+            "try",
+            "while",
+        ];
+        let code = &self.skeleton;
+        // A header may be C++.
+        let is_other =
+            ["class", "namespace", "template"].iter().any(|it| self.words(it).next().is_some());
+        if self.language == Language::C && is_other {
+            return Vec::new();
+        }
+        let functions = (0..code.len()).filter(|at| code[*at] == b'(').filter_map(|at| {
+            let name = self.word_before(at);
+            let mut open = self.next(self.pair(at)? + 1)?;
+            if self.name_at(open) == "throws" {
+                open = (open..code.len()).find(|it| b"{;".contains(&code[*it]))?;
+            }
+            let end = self.previous(at)? + 1 - name.len();
+            let number = self.line_of(end);
+            let is_alone = self.next(self.line(number)?.start)? == end;
+            let start = self.line(if is_alone { number.checked_sub(1)? } else { number })?.start;
+            let before = code[start..end].iter().rposition(|it| b"{};".contains(it));
+            let start = before.map_or(start, |at| start + at + 1);
+            let mut result = std::str::from_utf8(&code[start..end]).ok()?.trim_start();
+            while let Some((first, rest)) = result.split_once([' ', '\n']) {
+                if !MODIFIERS.contains(&first) && !first.starts_with('@') {
+                    break;
+                }
+                result = rest.trim_start();
+            }
+            // The parameters of a generic method.
+            let generic = result.strip_prefix('<').and_then(|it| it.split_once("> "));
+            result = generic.map_or(result, |it| it.1);
+            let is_type = result.bytes().all(|it| is_word(it) || b" \n<>[]*,.?&".contains(&it))
+                && result.bytes().next().is_some_and(is_word)
+                && !result.trim_end().ends_with(',')
+                && !result.split_whitespace().chain([name]).any(|it| NO_TYPES.contains(&it));
+            let function = self.function(at, open).filter(|_| code[open] == b'{' && is_type)?;
+            let result = end - result.len()..end;
+            Some(FunctionText { result, name: name.to_owned(), ..function })
         });
         functions.collect()
     }

@@ -20,6 +20,10 @@ pub enum Language {
     Rust,
     /// Go.
     Go,
+    /// Java.
+    Java,
+    /// C.
+    C,
 }
 
 impl Language {
@@ -36,6 +40,8 @@ impl Language {
             }
             "rs" => Language::Rust,
             "go" => Language::Go,
+            "java" => Language::Java,
+            "c" | "h" => Language::C,
             _ => return None,
         })
     }
@@ -93,9 +99,17 @@ fn piece_at(language: Language, text: &[u8], at: usize) -> Option<(Piece, usize)
                 string_end(text, at + 1, &rest[..1], true, false)
             }
         }
-        (Language::JavaScript | Language::TypeScript, b'"' | b'\'') => {
-            string_end(text, at + 1, &rest[..1], true, false)
+        (Language::Java, b'"') if rest.starts_with(b"\"\"\"") => {
+            string_end(text, at + 3, b"\"\"\"", true, true)
         }
+        (
+            Language::JavaScript
+            | Language::TypeScript
+            | Language::Go
+            | Language::Java
+            | Language::C,
+            b'"' | b'\'',
+        ) => string_end(text, at + 1, &rest[..1], true, false),
         (Language::JavaScript | Language::TypeScript, b'`') => template_end(text, at + 1),
         (Language::JavaScript | Language::TypeScript, b'/') => regex_end(text, at)?,
         (Language::Rust, b'"') => {
@@ -119,14 +133,15 @@ fn piece_at(language: Language, text: &[u8], at: usize) -> Option<(Piece, usize)
                 is_char.then_some(at + length + 2)?
             }
         }
-        (Language::Go, b'"' | b'\'') => string_end(text, at + 1, &rest[..1], true, false),
         (Language::Go, b'`') => string_end(text, at + 1, b"`", false, true),
         (
             Language::Python
             | Language::JavaScript
             | Language::TypeScript
             | Language::Rust
-            | Language::Go,
+            | Language::Go
+            | Language::Java
+            | Language::C,
             _,
         ) => return None,
     };
