@@ -524,15 +524,15 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 76_940;
+const LINES: usize = 76_990;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
-    ("adapters", 14_180),
+    ("adapters", 14_260),
     ("cli", 1_500),
     ("commands", 11_540),
     ("core", 27_560),
-    ("project", 6_340),
+    ("project", 6_370),
     ("report", 1_090),
     ("runner", 8_730),
     ("view", 5_660),
