@@ -53,7 +53,7 @@ use crate::{
 /// Returns the new notes of an attempt that ran where the journal is not, each with its number.
 pub(super) fn new_notes(cx: &RunContext, record: &AttemptRecord) -> Vec<(usize, String)> {
     let executor = executors::find(&cx.workspace.config, record.run_on.as_deref());
-    if executor.is_ok_and(|executor| executor.files().is_none()) {
+    if executor.is_ok_and(|it| it.files().is_none() && !it.is_sandbox()) {
         return Vec::new();
     }
     let root = cx.workspace.root();
