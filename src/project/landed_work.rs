@@ -106,8 +106,9 @@ impl LandedChange {
             }
             _ => None,
         };
+        let Some(last) = commits.last() else { return Ok(None) };
         // A commit that is gone is in no history.
-        if !commits.last().is_some_and(|last| repo.is_ancestor(last, tip).unwrap_or(false)) {
+        if !repo.is_ancestor(last, tip).unwrap_or(false) {
             if ended.verdict != Verdict::Complete {
                 return Ok(None);
             }
@@ -160,7 +161,10 @@ fn rebased(
     let is_own = |message: &str| {
         commits.iter().any(|commit| message.lines().next() == Some(commit.subject.as_str()))
     };
-    let all = repo.messages_with(tip, None, "")?.into_iter();
+    // What the work began from had none of its copies: older history is not read, for each task.
+    let below = commits.first().map(|first| repo.commit_of(&format!("{}^", first.id)));
+    let below = below.transpose()?.flatten();
+    let all = repo.messages_with(tip, below.as_deref(), "")?.into_iter();
     let mut from = all.skip_while(|(_, message)| !is_named(message)).peekable();
     let done = from.next_if(|(_, message)| !is_own(message)).map(|(id, _)| id);
     let own = from.take_while(|(_, message)| is_own(message)).take(commits.len());

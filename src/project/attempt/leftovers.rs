@@ -70,10 +70,9 @@ pub fn left_out(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> R
     if !unwanted.is_empty() {
         unwanted = workspace.repo.local().unignored(&unwanted)?;
     }
-    let unwanted = unwanted.into_iter();
-    let unwanted = unwanted.map(|path| format!("{path}, which `.gitignore` should name"));
-    let ignored = ignored_code(tree, began)?.into_iter();
-    Ok(unwanted.chain(ignored.map(|path| format!("{path}, which git ignores"))).collect())
+    let tools = unwanted.iter().map(|path| format!("{path}, which `.gitignore` should name"));
+    let code = ignored_code(tree, began)?;
+    Ok(tools.chain(code.iter().map(|path| format!("{path}, which git ignores"))).collect())
 }
 
 /// The files of source code, written since, that git ignores in a folder of sources, and folders with
