@@ -37,7 +37,6 @@ mod init;
 mod isolation;
 mod json;
 mod landing;
-mod licences;
 mod limits;
 mod logs;
 mod loops;
