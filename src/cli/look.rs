@@ -104,6 +104,9 @@ pub struct DoctorArgs {
     /// Do not run setup and verify commands
     #[arg(long)]
     pub quick: bool,
+    /// Also write a file for a bug report [default: ralph-report.txt]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "ralph-report.txt")]
+    pub report: Option<PathBuf>,
     /// The agent.
     #[command(flatten)]
     pub agent: AgentArgs,

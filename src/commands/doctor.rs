@@ -7,6 +7,7 @@
 mod machine;
 mod planted;
 mod project;
+mod report;
 mod trial;
 
 pub(super) use planted::check_notice;
@@ -50,6 +51,9 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let would_end = findings.iter().find_map(fault);
     let is_wrong = findings.iter().any(|finding| finding.level == FindingLevel::Error);
     let exit = would_end.unwrap_or(if is_wrong { Exit::Error } else { Exit::Success });
+    if let Some(path) = &options.report {
+        report::write(invocation, &findings, path)?;
+    }
     terminal::print(&if options.json {
         let list: Vec<Value> = findings.iter().map(as_value).collect();
         terminal::json(&json!({

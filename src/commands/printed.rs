@@ -98,7 +98,8 @@ pub fn config(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit
     success(&text)
 }
 
-fn table(all: &[(String, Value, Origin)]) -> String {
+/// All settings with their origins, one a line.
+pub(super) fn table(all: &[(String, Value, Origin)]) -> String {
     let texts: Vec<String> = all.iter().map(|(_, value, _)| flow(value)).collect();
     let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
     let name = widest(&mut all.iter().map(|(key, ..)| key.len()));

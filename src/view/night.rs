@@ -163,12 +163,6 @@ impl NightView {
         self.end().exit_code == Some(Exit::Success.code())
     }
 
-    /// When it ends, and why if that is before everything is done.
-    pub fn end_range(&self) -> String {
-        let range = self.ends_at.text(|at| minute(at, self.from));
-        if self.is_whole() { range } else { format!("{range}: {}", self.end().why) }
-    }
-
     /// What it costs, if that is known.
     pub fn cost_range(&self) -> Option<String> {
         self.cost_usd.map(|it| it.text(dollars))

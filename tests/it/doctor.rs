@@ -669,3 +669,40 @@ fn broken_code_is_in_no_slot_of_a_run() {
     assert!(code == 0 && found.ends_with("and notices broken code"), "{found}");
     assert!(!trial.root().with_extension("slots").join("probe").exists());
 }
+
+#[test]
+fn a_report_for_others_has_no_secrets() {
+    // In parts: this file has no secret either.
+    let key = ["sk-ant-api03-", "Kx9vQ2mZr7TtLw4NpYb8Hd"].concat();
+    let planted = ["zebra-quilt-7391-omega", &key, "harbor-tulip-5520"];
+    let [given, shaped, variable] = planted;
+    let settings = format!(
+        "{SETTINGS}agent: {{command: [claude, -p], env: {{DEPLOY_TOKEN: {given}}}}}\nverify: echo {shaped}\n"
+    );
+    let trial = healthy().file(".ralph/config.yaml", &settings).env("MY_API_KEY", variable);
+    let event = format!(
+        "{{\"timestamp\":\"2026-11-01T00:00:00.000Z\",\"run_id\":\"r\",\"seq\":0,\"iteration\":null,\
+         \"task_id\":\"a\",\"action\":\"noted\",\"note\":\"a private word\",\"for_all\":false}}\n\
+         {{\"timestamp\":\"2026-11-01T00:00:01.000Z\",\"run_id\":\"r\",\"seq\":1,\"iteration\":null,\
+         \"task_id\":null,\"action\":\"noticed\",\"text\":\"{given} {shaped} {variable}\"}}\n"
+    );
+    trial.write("logs/ralph.jsonl", &event);
+    trial
+        .run(["doctor", "--quick", "--report", "told.txt"])
+        .code(0)
+        .stdout_has("a run would start");
+    let text = fs::read_to_string(trial.root().join("told.txt")).unwrap();
+    for part in ["git version", "2.1.329", "ok repository", "verify", "\"noticed\"", "[redacted]"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    for part in planted.iter().chain(&["a private word", "very secret"]) {
+        assert!(!text.contains(part), "{part} is in {text}");
+    }
+    // Another one takes the place of no file.
+    trial.run(["doctor", "--quick", "--report", "told.txt"]).code(1).stderr_has("told.txt");
+    // It says why a repository cannot be opened, too.
+    trial.write(".ralph/config.yaml", "agent: 7\n");
+    trial.run(["doctor", "--report"]).code(65);
+    let text = fs::read_to_string(trial.root().join("ralph-report.txt")).unwrap();
+    assert!(text.contains("fault settings"), "{text}");
+}
