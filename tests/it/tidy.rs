@@ -736,15 +736,26 @@ fn every_page_names_its_reader() {
     }
 }
 
-/// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
+/// The pages at the top.
+const TOP: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "RELEASING.md",
+    "AGENTS.md",
+];
+
+/// The number of words in the pages at the top and in `docs/`, as `wc -w` counts.
 /// A page says, once, what its reader acts on: a fact of another page is a link, a rare case is for
 /// the message of the program, and the inside for the code and the design notes.
-const WORDS: usize = 18_200;
+const WORDS: usize = 18_500;
 
 #[test]
 fn the_documents_stay_short() {
     let pages = files("docs").into_iter().filter(|file| file.is_of("md"));
-    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(document);
+    let top = TOP.map(document);
     let words = |text: &str| text.split_whitespace().count();
     let sum: usize = pages.map(|page| words(&page.text)).chain(top.map(|text| words(&text))).sum();
     assert!(sum > 10_000, "the pages were not found");
@@ -803,7 +814,7 @@ fn the_readme_has_both_set_up_commands() {
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut pages = files("docs");
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+    for name in TOP {
         pages.push(Source { path: name.to_owned(), text: document(name) });
     }
     let heading = |line: &str| {
