@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{getpid, setsid};
+use rustix::process::setsid;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -107,7 +107,7 @@ pub fn run() -> io::Result<()> {
     // Then signals of the terminal do not reach the guardian, and the agent has no terminal.
     let _ = setsid();
     #[cfg(target_os = "linux")]
-    rustix::process::set_child_subreaper(Some(getpid()))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut brief = String::new();
     if io::stdin().lock().read_line(&mut brief)? == 0 {
         return Ok(());

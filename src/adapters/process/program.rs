@@ -39,10 +39,11 @@ impl NoProgram {
     /// or the system cannot execute it.
     pub(super) fn of_start(program: &Path, error: io::Error) -> io::Error {
         use rustix::io::Errno;
-        const CAUSES: [Errno; 6] = [
+        const CAUSES: &[Errno] = &[
             Errno::NOENT,
             Errno::ACCESS,
             Errno::NOEXEC,
+            #[cfg(target_os = "linux")]
             Errno::LIBBAD,
             Errno::NOTDIR,
             Errno::ISDIR,
