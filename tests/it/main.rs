@@ -95,4 +95,5 @@ mod verify;
 mod waits;
 #[cfg(target_os = "linux")]
 mod whole;
+mod workflows;
 mod workload;
