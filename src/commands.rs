@@ -1,7 +1,7 @@
 //! The commands, one file each.
 
 mod attempts;
-mod away;
+mod agent_reports;
 mod background;
 mod check;
 mod costs;
@@ -45,7 +45,6 @@ mod worker;
 
 use std::{
     env, fs, iter,
-    ops::ControlFlow,
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -53,6 +52,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use self::agent_reports::{ReportingAttempt, refuse_away};
 use crate::{
     adapters::{git, process, signal, terminal},
     cli::{
@@ -118,10 +118,7 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
 /// # Errors
 /// Errors of the command.
 pub fn execute(cli: Cli) -> Result<Exit> {
-    let cli = match away::forward(cli)? {
-        ControlFlow::Break(exit) => return Ok(exit),
-        ControlFlow::Continue(cli) => cli,
-    };
+    refuse_away(&cli.command)?;
     let at =
         Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     if !handles_signals(&cli.command) {
@@ -148,12 +145,15 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         }
         Command::TaskComplete(Flags(options)) => task::complete(at, options),
         Command::TaskBlock(Flags(options)) => task::block(at, &options.id, &options.reason),
-        Command::Ask(Flags(options)) => talk::ask(&options.text),
+        Command::Ask(Flags(options)) => ReportingAttempt::around("ask")?.ask(&options.text),
         Command::Answer(Flags(options)) => {
             let at = at.of_task(options.called.name, std::slice::from_ref(&options.id))?;
             talk::answer(&at, &options.id, options.text.as_deref())
         }
-        Command::Note(Flags(options)) => talk::note(at, &options),
+        Command::Note(Flags(options)) => match options.task() {
+            Some(id) => talk::note(at, id, options.text()),
+            None => ReportingAttempt::around("note")?.note(&options),
+        },
         Command::Verify(Flags(options)) => task::verify(at, &options.id),
         Command::Costs(Flags(options)) => costs::costs(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(at, &options),

@@ -194,14 +194,6 @@ impl StateFolder {
         self.wait_for_lock("graph.lock")
     }
 
-    /// Waits for the lock of the files that notes are written to.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn lock_notes(&self) -> io::Result<File> {
-        self.wait_for_lock("notes.lock")
-    }
-
     fn wait_for_lock(&self, name: &str) -> io::Result<File> {
         self.make()?;
         let mut open = OpenOptions::new();

@@ -1,72 +1,27 @@
-//! `ralph ask`, `answer` and `note`: questions to people, their answers, and notes for later agents.
+//! `ralph answer` and `note`: what people say to later attempts.
 
-use std::{
-    fs,
-    io::{self, Read},
-    path::Path,
-};
+use std::io::{self, Read};
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 
 use super::{
-    Invocation,
-    inside::{AttemptContext, refuse_beside},
-    success,
+    Invocation, success,
     task_editor::{TaskEditor, live_attempt},
 };
 use crate::{
-    adapters::{state, terminal::visible},
-    cli,
+    adapters::terminal::visible,
     core::{
         event::{Answer, RequestEvent},
         exit::{Exit, fail},
         graph::task::Status,
-        loop_paths,
-        notes::{self, Note},
         verdict::Verdict,
     },
-    project::{
-        attempt::{self, AttemptRecord},
-        event_store::EventStore,
-        graph_file::Write,
-        workspace::{self, Workspace, find},
-    },
-    regular_file,
+    project::{graph_file::Write, workspace::find},
     view::lines::how_to_answer,
 };
 
 /// The longest question or answer, in bytes.
 pub(super) const ANSWER: usize = 8 * 1024;
-/// The heading for notes without a tag.
-pub(super) const UNTAGGED: &str = "General";
-
-/// The attempt around this process, with its journal.
-struct AgentAttempt {
-    inside: AttemptContext,
-    record: AttemptRecord,
-    workspace: Workspace,
-    store: EventStore,
-}
-
-impl AgentAttempt {
-    fn of_agent(command: &str) -> Result<AgentAttempt> {
-        refuse_beside(command)?;
-        let inside = AttemptContext::of_environment(command)?;
-        let workspace = inside.workspace()?;
-        let store = workspace.event_store()?;
-        let AttemptContext { task_id, attempt, .. } = &inside;
-        let ended = || fail(Exit::Error, format!("attempt {attempt} at `{task_id}` has ended"));
-        if live_attempt(&workspace, &store, task_id)? != Some(*attempt) {
-            return ended();
-        }
-        let records = workspace.state.peek::<AttemptRecord>();
-        let own = |record: &AttemptRecord| record.task_id == *task_id && record.attempt == *attempt;
-        let Some(record) = records.into_iter().find(own) else { return ended() };
-        Ok(AgentAttempt { inside, record, workspace, store })
-    }
-}
-
 /// The argument, or standard input for `-`.
 pub(super) fn given(text: &str, most: usize, what: &str) -> Result<String> {
     let mut bytes = text.as_bytes().to_vec();
@@ -89,23 +44,6 @@ pub(super) fn given(text: &str, most: usize, what: &str) -> Result<String> {
         return fail(Exit::Error, format!("{what} must not be empty"));
     }
     Ok(text.to_owned())
-}
-
-/// Asks a person a question. The task needs input when the attempt ends.
-///
-/// # Errors
-/// Outside an attempt; errors of the disk.
-pub fn ask(text: &str) -> Result<Exit> {
-    let mut editor = AgentAttempt::of_agent("ask")?;
-    let id = &editor.inside.task_id;
-    let question = given(text, ANSWER, "a question")?;
-    attempt::ask(&editor.workspace, &editor.record, &question)?;
-    let asked = RequestEvent::Asked { attempt: editor.inside.attempt, question };
-    editor.store.emit(None, Some(id), asked)?;
-    success(&format!(
-        "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
-         answer\n"
-    ))
 }
 
 /// Answers the question of a task and sets the task to pending. Without an answer, shows the question.
@@ -174,7 +112,10 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
 }
 
 /// Leaves a note of a person for the next attempts at a task.
-fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
+///
+/// # Errors
+/// An unknown task; one that is over, or needs input; inside an attempt.
+pub fn note(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
     let mut editor = TaskEditor::for_person(invocation, "note TASK")?;
     let (id, number) = find(&editor.file, id)?;
     if editor.status(number) == Status::NeedsInput {
@@ -187,61 +128,4 @@ fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
     let answer = Answer::note(given(text, ANSWER, "a note")?);
     editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
     success(&format!("{id}: its next attempt gets the note\n"))
-}
-
-/// Leaves a note for dependent tasks, or for every agent; a person's is for the next attempts at a
-/// task.
-///
-/// # Errors
-/// Outside an attempt; an unknown task; errors of the disk.
-pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
-    if let Some(id) = options.task() {
-        return note_to(invocation, id, options.text());
-    }
-    let mut editor = AgentAttempt::of_agent("note")?;
-    let AttemptContext { task_id: id, attempt, .. } = &editor.inside;
-    let text = given(options.text(), notes::LONGEST, "a note")?;
-    // The note may be committed.
-    let text = editor.workspace.secrets().text(&text);
-    let main = editor.workspace.root();
-    let (root, name, heading) = if options.for_all {
-        let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
-        // The file is committed with the work, in the slot of the attempt.
-        let root = editor.inside.tree.as_deref().unwrap_or(main);
-        (root, loop_paths::LEARNINGS.to_owned(), Some(tag))
-    } else {
-        (main, format!("{}/{}", editor.record.folder(&editor.workspace), loop_paths::NOTES), None)
-    };
-    let author = format!("{id}.{attempt}");
-    let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
-    if !add(&editor.workspace, root, &name, &note)? {
-        return success(&format!("`{name}` already has this note\n"));
-    }
-    let noted = RequestEvent::Noted {
-        attempt: *attempt,
-        note: text,
-        for_all: options.for_all,
-        tag: options.tag.clone(),
-    };
-    editor.store.emit(None, Some(id), noted)?;
-    let hint = if options.for_all { "; commit this file with your work" } else { "" };
-    success(&format!("noted in `{name}`{hint}\n"))
-}
-
-/// Adds a note to a file of the repository. Returns whether the note is new.
-fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
-    let path = root.join(name);
-    let _turn = workspace::lock_notes(workspace).context("lock the notes")?;
-    let old = match regular_file::read_to_string(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.with_context(|| format!("read `{name}`"))?,
-    };
-    let Some(new) = notes::add(&old, note, notes::ROOM) else {
-        return Ok(false);
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("create the folder of `{name}`"))?;
-    }
-    state::replace(&path, new.as_bytes()).with_context(|| format!("write `{name}`"))?;
-    Ok(true)
 }

@@ -1,13 +1,12 @@
 //! `ralph task-reset`, `task-complete` and `task-block` change the status of a task; `ralph verify` runs
 //! its checks.
 
-use std::env;
-
 use anyhow::Result;
 use chrono::Utc;
 
 use super::{
     Invocation,
+    agent_reports::{ReportingAttempt, is_away},
     inside::{AttemptContext, SurroundingAttempt, refuse_beside},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
@@ -18,7 +17,6 @@ use crate::{
     adapters::terminal::{self, visible},
     cli::TaskCompleteArgs,
     core::{
-        environment::AWAY,
         event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, fail},
@@ -26,7 +24,6 @@ use crate::{
         verdict::{Outcome, Verdict},
     },
     project::{
-        attempt::AttemptRecord,
         executors,
         graph_file::{Write, rfc3339},
         workspace::find,
@@ -91,9 +88,12 @@ pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Res
 /// An unknown task; inside an attempt at another task.
 pub fn complete(invocation: &Invocation, options: TaskCompleteArgs) -> Result<Exit> {
     let id = options.id;
+    if is_away() {
+        return ReportingAttempt::around("task-complete")?.complete(&id);
+    }
     let invocation = &invocation.of_task(options.called.name, std::slice::from_ref(&id))?;
-    if report(invocation, &id)? {
-        return Ok(Exit::Success);
+    if let Some(attempt) = reporting(invocation, &id)? {
+        return attempt.complete(&id);
     }
     let mut editor = TaskEditor::open(invocation)?;
     let (id, number) = find(&editor.file, &id)?;
@@ -119,9 +119,9 @@ pub fn complete(invocation: &Invocation, options: TaskCompleteArgs) -> Result<Ex
     success(&format!("{id}: {old} -> complete\n"))
 }
 
-/// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
-/// lost because the file is being edited.
-fn report(invocation: &Invocation, id: &str) -> Result<bool> {
+/// The running attempt at a task, which reports it. Does not read the graph: a report must not be lost
+/// because the file is being edited.
+fn reporting(invocation: &Invocation, id: &str) -> Result<Option<ReportingAttempt>> {
     let found = invocation.heard();
     // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
     // repository with a graph of its own is meant itself.
@@ -140,31 +140,18 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let workspace = own.map_or(found, |(_, own)| Ok(own))?;
     let around = SurroundingAttempt::of(&workspace).map(|around| around.at(id)).transpose()?;
     let Ok(id) = TaskId::new(id) else {
-        return Ok(false);
+        return Ok(None);
     };
-    let mut store = workspace.event_store()?;
-    let attempt = match around {
-        None => live_attempt(&workspace, &store, &id)?,
-        // Its run may just have been killed. Then the next run judges it.
-        Some(own) => {
-            let active = store.history().active.of(&id).map(|active| active.attempt);
-            // An agent may have removed the journal.
-            let is_open = |record: &AttemptRecord| record.task_id == id && record.attempt == own;
-            let open = workspace.state.peek::<AttemptRecord>();
-            if active != Some(own) && !open.iter().any(is_open) {
-                return fail(Exit::Error, format!("attempt {own} at `{id}` has ended"));
-            }
-            Some(own)
-        }
+    let Some(own) = around else {
+        let live = live_attempt(&workspace, &workspace.event_store()?, &id)?;
+        return Ok(live.and_then(|live| ReportingAttempt::of(&workspace, &id, live)));
     };
-    let Some(attempt) = attempt else {
-        return Ok(false);
-    };
-    store.emit(None, Some(&id), RequestEvent::Reported { attempt })?;
-    terminal::print(&format!(
-        "{id} is reported as done; it is verified when attempt {attempt} ends\n"
-    ))?;
-    Ok(true)
+    // Its run may just have been killed. Then the next run judges it.
+    let open = ReportingAttempt::of(&workspace, &id, own);
+    open.map_or_else(
+        || fail(Exit::Error, format!("attempt {own} at `{id}` has ended")),
+        |it| Ok(Some(it)),
+    )
 }
 
 /// Blocks a task.
@@ -197,7 +184,7 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let config = &workspace.config;
-    let is_inside = env::var_os(AWAY).is_some() || SurroundingAttempt::of(&workspace).is_some();
+    let is_inside = is_away() || SurroundingAttempt::of(&workspace).is_some();
     let wanted = executors::name_of(config, file.graph().task(number), None);
     // A sandbox or a container works on this checkout; another machine would need a copy.
     let of_checkout =

@@ -199,7 +199,6 @@ impl History {
             branch: branch.clone(),
             log: log.clone(),
             command: None,
-            reported: false,
             has_agent: false,
             continued: Vec::new(),
             review: None,

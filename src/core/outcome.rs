@@ -144,9 +144,8 @@ impl fmt::Display for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// `ralph task-complete ID`.
-    Command,
-    /// The file `DONE` in the task's folder.
+    /// The file `DONE` in the attempt's folder, by hand or by `ralph task-complete`.
+    #[serde(alias = "command")]
     DoneFile,
     /// `status: complete` in the graph file.
     Graph,
@@ -159,7 +158,7 @@ pub enum Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Report::Command | Report::DoneFile | Report::Graph => "reported done",
+            Report::DoneFile | Report::Graph => "reported done",
             Report::Promise => "promised that all is done",
             Report::Pattern => "done pattern matched",
         })

@@ -492,7 +492,7 @@ mod tests {
 
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {
-            report: report.then_some(Report::Command),
+            report: report.then_some(Report::DoneFile),
             commits: vec![Commit { id: "a".into(), subject: String::new() }; commits],
             leftovers: vec!["f".to_owned(); leftovers],
             strayed: strayed.then(|| "HEAD was detached".to_owned()),

@@ -49,7 +49,7 @@ use crate::{
 
 pub use criteria::AcceptanceCriteria;
 pub use open::{AttemptRecord, SlotAssignment};
-pub use reports::{ask, clear_reports, done_file, loop_prompt, new_folder, read_prompt};
+pub use reports::{QUESTION, clear_reports, done_file, loop_prompt, new_folder, read_prompt};
 
 /// The number of recent commits in a prompt.
 const RECENT: usize = 10;
@@ -346,17 +346,14 @@ pub fn kept_graph(workspace: &Workspace, record: &AttemptRecord) -> Option<Graph
     })
 }
 
-/// Returns how the attempt reported its task done, if it did. `by_command` means a report by `ralph
-/// task-complete`; `status` is the current status of the task in the graph file.
+/// Returns how the attempt reported its task done, if it did. `status` is the current status of the
+/// task in the graph file.
 pub fn report(
     workspace: &Workspace,
     record: &AttemptRecord,
-    by_command: bool,
     status: Option<Status>,
 ) -> Option<Report> {
-    if by_command {
-        Some(Report::Command)
-    } else if record.has_done_file(workspace) {
+    if record.has_done_file(workspace) {
         Some(Report::DoneFile)
     } else {
         (status == Some(Status::Complete)).then_some(Report::Graph)

@@ -6,9 +6,7 @@ mod lock;
 use std::{
     cell::OnceCell,
     collections::BTreeSet,
-    env,
-    fs::{self, File},
-    io,
+    env, fs, io,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -353,15 +351,6 @@ impl Workspace {
         let own = own.into_iter().zip(&files);
         Ok(own.filter(|(_, file)| free.contains(file)).map(|(path, _)| path).collect())
     }
-}
-
-/// Waits for the lock of the notes, which all loops share.
-///
-/// # Errors
-/// Errors of the disk.
-pub fn lock_notes(workspace: &Workspace) -> io::Result<File> {
-    let shared = LoopPaths::default().state(workspace.repo.common_dir());
-    StateFolder::open(shared).lock_notes()
 }
 
 /// Returns the template `name` of this project, or the built-in one.

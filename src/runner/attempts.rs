@@ -378,12 +378,10 @@ pub(super) fn prompt(
 /// the task in the graph file.
 pub(super) fn report(
     cx: &RunContext,
-    history: &History,
     record: &AttemptRecord,
     status: Option<Status>,
 ) -> Option<Report> {
-    let by_command = history.active.of(&record.task_id).is_some_and(|active| active.reported);
-    let report = attempt::report(&cx.workspace, record, by_command, status);
+    let report = attempt::report(&cx.workspace, record, status);
     let Some(plain) = cx.plain().filter(|_| report.is_none()) else {
         return report;
     };

@@ -44,18 +44,13 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
-        executors,
         workspace::Workspace,
     },
     regular_file,
 };
 
-/// Returns the new notes of an attempt that ran where the journal is not, each with its number.
+/// Returns the new notes of an attempt, each with its number.
 pub(super) fn new_notes(cx: &RunContext, record: &AttemptRecord) -> Vec<(usize, String)> {
-    let executor = executors::find(&cx.workspace.config, record.run_on.as_deref());
-    if executor.is_ok_and(|it| it.files().is_none() && !it.is_sandbox()) {
-        return Vec::new();
-    }
     let root = cx.workspace.root();
     let path = root.join(record.folder(&cx.workspace)).join(loop_paths::NOTES);
     let file = regular_file::open_within(root, &path);

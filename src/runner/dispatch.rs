@@ -100,7 +100,7 @@ impl Runner {
         let record = self.attempts.get(&id);
         Ok(match news {
             ProcessNews::Closed(closed) => self.process_closed(&id, closed)?,
-            ProcessNews::Left(members) => self.process_left(&id, &members)?,
+            ProcessNews::Left(members) => self.process_left(&id, &members),
             ProcessNews::Idle => {
                 record.and_then(|record| self.processes.idle(&self.core.cx, record))
             }

@@ -57,8 +57,7 @@ impl Runner {
         self.core.cx.workspace.ignore_outputs()?;
         crash::point("close.begun");
         for (number, note) in close::new_notes(&self.core.cx, &record) {
-            let noted =
-                RequestEvent::Noted { attempt: id.attempt, note, for_all: false, tag: None };
+            let noted = RequestEvent::Noted { attempt: id.attempt, note };
             self.core.emit(Some((&id.task_id, record.iteration)), noted)?;
             record.noted = number + 1;
             record.write(&self.core.cx.workspace)?;
@@ -79,7 +78,7 @@ impl Runner {
         let (status, changes) = self.examine_graph(&record)?;
         crash::point("close.settled");
         let (cx, history) = (&self.core.cx, self.core.journal.history());
-        let report = attempts::report(cx, history, &record, status);
+        let report = attempts::report(cx, &record, status);
         let mut evidence = slot.evidence(&cx.workspace, &record, report)?;
         self.attempts.record_left(cx, id, &mut evidence)?;
         evidence.strayed = damage.or(evidence.strayed);

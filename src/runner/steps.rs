@@ -248,24 +248,15 @@ impl Runner {
     }
 
     /// Handles the end of an agent that left these processes running, or a change in that list.
-    pub(super) fn process_left(
-        &mut self,
-        id: &AttemptId,
-        members: &[Member],
-    ) -> Result<Option<Input>> {
-        // A report made just before must be taken into account.
-        self.core.catch_up()?;
-        let Some(record) = self.attempts.get(id) else {
-            return Ok(None);
-        };
-        let history = self.core.journal.history();
+    pub(super) fn process_left(&self, id: &AttemptId, members: &[Member]) -> Option<Input> {
+        let record = self.attempts.get(id)?;
         let left = ChildrenLeft {
             attempt: id.attempt,
             children: members.iter().map(|member| member.name.clone()).collect(),
             limit_seconds: self.core.cx.workspace.config.child_wait_timeout.as_secs_f64(),
         };
-        let reported = attempts::report(&self.core.cx, history, record, None).is_some();
-        Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
+        let reported = attempts::report(&self.core.cx, record, None).is_some();
+        Some(Input::ProcessLeft { id: id.clone(), left, reported })
     }
 
     /// Reads the new output of processes, and passes their activity to the reporters.
@@ -302,10 +293,7 @@ impl Runner {
             Some(_) if stamp == handle.graph => None,
             Some(_) => graph_copy::own_status(&self.core.cx.workspace, record),
         };
-        let active = self.core.journal.history().active.of(&id.task_id);
-        let by_command = active.is_some_and(|active| active.reported);
-        handle.reported |=
-            attempt::report(&self.core.cx.workspace, record, by_command, status).is_some();
+        handle.reported |= attempt::report(&self.core.cx.workspace, record, status).is_some();
         handle.graph = stamp;
         if handle.reported { self.handle(Input::Reported(id.clone())) } else { Ok(()) }
     }

@@ -271,20 +271,14 @@ impl MessageView {
             ("take_back", None, taken.note.as_deref())
         } else if let Event::Request(event) = &record.event {
             match event {
-                RequestEvent::Asked { attempt, question } => {
-                    ("question", Some(*attempt), Some(&**question))
-                }
-                RequestEvent::Noted { attempt, note, .. } => {
-                    ("note", Some(*attempt), Some(&**note))
-                }
+                RequestEvent::Noted { attempt, note } => ("note", Some(*attempt), Some(&**note)),
                 RequestEvent::Answered(one) => {
                     let kind = if one.question.is_empty() { "note" } else { "answer" };
                     (kind, None, Some(&*one.answer))
                 }
                 RequestEvent::Reviewed { note, .. } => ("review", None, note.as_deref()),
                 RequestEvent::Reset {} => ("reset", None, None),
-                RequestEvent::Reported { .. }
-                | RequestEvent::Looked {}
+                RequestEvent::Looked {}
                 | RequestEvent::PauseRequested {}
                 | RequestEvent::ResumeRequested { .. }
                 | RequestEvent::StopRequested(_) => return None,

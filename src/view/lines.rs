@@ -238,10 +238,6 @@ impl EventText for RequestEvent {
         let id = at.id;
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         match self {
-            RequestEvent::Reported { .. } if at.verbose => faint(format!("{id} was reported done")),
-            RequestEvent::Asked { question, .. } if at.verbose => {
-                warn(format!("{id} asks: {}", first(question)))
-            }
             RequestEvent::Answered(one) => {
                 let how = if one.question.is_empty() { "told by a person" } else { "answered" };
                 vec![line(None, format!("{id} was {how}: {}", first(&one.answer)))]
@@ -249,11 +245,7 @@ impl EventText for RequestEvent {
             RequestEvent::Noted { note, .. } if at.verbose => {
                 faint(format!("{id} noted: {}", first(note)))
             }
-            // The line of the attempt has the question.
-            RequestEvent::Reported { .. }
-            | RequestEvent::Asked { .. }
-            | RequestEvent::Noted { .. }
-            | RequestEvent::Looked {} => Vec::new(),
+            RequestEvent::Noted { .. } | RequestEvent::Looked {} => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
             RequestEvent::Reviewed { note, .. } => {
                 let note =
@@ -271,15 +263,13 @@ impl EventText for RequestEvent {
     fn mark(&self) -> Option<(MarkKind, String)> {
         let requested = |text: &str| Some((MarkKind::Requested, text.to_owned()));
         match self {
-            RequestEvent::Asked { question, .. } => Some((MarkKind::Asked, question.clone())),
             RequestEvent::Answered(answer) => Some((MarkKind::Answered, answer.answer.clone())),
             RequestEvent::PauseRequested {} => requested("paused"),
             RequestEvent::ResumeRequested { .. } => requested("resumed"),
             RequestEvent::StopRequested(stop) => {
                 requested(stop.limit.as_deref().unwrap_or("asked to stop"))
             }
-            RequestEvent::Reported { .. }
-            | RequestEvent::Noted { .. }
+            RequestEvent::Noted { .. }
             | RequestEvent::Reviewed { .. }
             | RequestEvent::Looked {}
             | RequestEvent::Reset {} => None,

@@ -115,11 +115,9 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let told = "asked; commit finished work and exit: `ask` needs input, and its next attempt gets the answer\n";
     assert_eq!(std::fs::read_to_string(trial.sign("told")).unwrap(), told);
     assert!(said.contains("  asks: Which colour?\n"), "{said}");
-    let asked = trial.lines("asked");
-    assert_eq!((&asked[0]["attempt"], &asked[0]["question"]), (&json!(1), &json!("Which colour?")));
     let question = "Which colour?\n\nRed\nor blue?";
     assert_eq!(trial.lines("needs_input")[0]["question"], question);
-    trial.run(["show", "ask"]).stdout_has(" ask asks: Which colour?\n");
+    trial.run(["show", "ask"]).stdout_has(" attempt 1 asked: Which colour? Red or blue?\n");
 
     trial.run(["answer", "ask"]).stdout(&format!("{question}\n"));
     trial.run(["answer", "other", "x"]).code(1).stderr(
@@ -232,7 +230,6 @@ fn only_the_agent_of_a_running_attempt_can_ask() {
     run.end(&trial).code(130);
     let said = trial.read("logs/attempts/a/1/stderr");
     assert!(said.contains("may have 2000 characters in total, not 2001"), "{said}");
-    assert_eq!(trial.tasks("asked"), [""; 0]);
     assert_eq!(late("1"), over(1));
 }
 

@@ -70,7 +70,7 @@ fn an_agent_ends_with_its_run_and_is_interrupted_whatever_it_reported() {
     assert_eq!(trial.lines("recovered").len(), 1);
     let interrupted = &trial.lines("interrupted")[0];
     let why = "reported done, but ralph exited before its processes ended";
-    assert_eq!((&interrupted["why"], &interrupted["report"]), (&json!(why), &json!("command")));
+    assert_eq!((&interrupted["why"], &interrupted["report"]), (&json!(why), &json!("done_file")));
     assert_eq!(trial.lines("completed")[0]["attempt"], 2);
 }
 

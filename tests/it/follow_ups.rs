@@ -108,7 +108,7 @@ fn a_conversation_that_is_lost_does_not_hide_what_failed_before() {
         let failed = &trial.lines("failed")[0];
         assert_eq!(
             (&failed["verdict"], &failed["report"]),
-            (&json!("verify-failed"), &json!("command"))
+            (&json!("verify-failed"), &json!("done_file"))
         );
         assert!(prompt(&trial, 3).contains("! grep bad value"), "{}", prompt(&trial, 3));
     }

@@ -108,7 +108,7 @@ fn done_before_the_first_iteration_needs_no_agent() {
 #[test]
 fn an_agent_ends_its_loop_in_many_ways() {
     for (how, report) in [
-        ("\"$RALPH\" task-complete loop", "command"),
+        ("\"$RALPH\" task-complete loop", "done_file"),
         ("echo bye; echo 'All good. <promise>COMPLETE</promise>'", "promise"),
         ("echo 'All tasks complete'; echo bye; exit 1", "pattern"),
     ] {
@@ -146,8 +146,8 @@ fn an_agent_that_shows_its_prompt_promises_nothing() {
 fn verify_commands_decide_about_every_report() {
     let settings = format!("{SETTINGS}verify: 'echo checking; test -e proof'\n");
     let trial = trial(
-        "case $n in 1) touch \"$RALPH_TASK_DIR/DONE\" ;; 3) echo '<promise>COMPLETE</promise>' ;;
-         4) touch proof; \"$RALPH\" task-complete loop ;; esac",
+        "case $n in 1) touch \"$RALPH_TASK_DIR/DONE\" ;; 3) \"$RALPH\" task-complete loop ;;
+         4) touch proof; echo '<promise>COMPLETE</promise>' ;; esac",
     )
     .file(".ralph/config.yaml", &settings);
     trial.run(FAST);
@@ -349,7 +349,7 @@ fn an_agent_asks_by_command_and_resume_goes_on() {
     )
     .graph("tasks: [{id: loop}]\n");
     trial.run(FAST).code(4);
-    assert_eq!(lines(&trial, "loop", "asked")[0]["question"], "Which colour?");
+    assert_eq!(lines(&trial, "loop", "needs_input")[0]["question"], "Which colour?");
     let graph = "ralph: error: `loop` is pending; only a task that needs input can be answered; \
                  use `--name loop` for the loop of that name\n";
     trial.run(["answer", "loop", "blue"]).code(1).stderr(graph);
@@ -607,7 +607,6 @@ fn an_agent_means_its_own_loop() {
     assert!(read("next").contains("Of the graph"), "{}", read("next"));
     assert_eq!(read("inner"), "none\n", "a run within is another");
     assert_eq!(trial.tasks("completed"), ["a"]);
-    assert_eq!(lines(&trial, "loop", "noted")[0]["note"], "mind the gap");
     assert!(trial.read("docs/knowledge/learnings.md").contains("mind the gap"));
 }
 

@@ -8,32 +8,14 @@ use crate::default_value::is_default;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEvent {
-    /// `ralph task-complete` reported the task done during an attempt.
-    Reported {
-        /// The attempt.
-        attempt: u32,
-    },
-    /// An agent asked a person a question, with `ralph ask`.
-    Asked {
-        /// The attempt.
-        attempt: u32,
-        /// The question.
-        question: String,
-    },
     /// A person answered the question of a task, with `ralph answer`.
     Answered(Answer),
-    /// An agent left a note for later agents, with `ralph note`.
+    /// An agent left a note for the tasks that depend on its own, with `ralph note`.
     Noted {
         /// The attempt.
         attempt: u32,
         /// The note.
         note: String,
-        /// Whether it is for every agent, and not only for those of tasks that depend on this one.
-        #[serde(default, skip_serializing_if = "is_default")]
-        for_all: bool,
-        /// The topic.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tag: Option<String>,
     },
     /// A person reviewed the landed work of the task, with `ralph review`, and keeps it.
     Reviewed {

@@ -36,9 +36,6 @@ pub struct ActiveAttempt {
     pub log: String,
     /// The command that sets its slot up or verifies it, or did so last.
     pub command: Option<String>,
-    /// Whether its completion was reported by command.
-    #[serde(default)]
-    pub reported: bool,
     /// Whether its agent has started.
     #[serde(default)]
     pub has_agent: bool,
@@ -172,14 +169,14 @@ impl ActiveAttempts {
         self.with(id, |active| active.state = state);
     }
 
-    /// Lets the agent of the open attempt at a task go on, since this is missing. What it reported, and
-    /// what was seen of its turn before, no longer counts.
+    /// Lets the agent of the open attempt at a task go on, since this is missing. What was
+    /// seen of its turn before no longer counts.
     pub(crate) fn go_on(&mut self, id: Option<&TaskId>, lack: &str) {
         let Some(id) = id else { return };
         self.leave_queue(id);
         self.with(Some(id), |active| {
             active.state = AttemptState::Running;
-            (active.reported, active.spent, active.queued_at) = (false, None, None);
+            (active.spent, active.queued_at) = (None, None);
             active.continued.push(lack.to_owned());
         });
     }
@@ -387,7 +384,6 @@ mod tests {
         let (history, text) = states_after(vec![
             ("a", isolated(1)),
             ("a", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
-            ("a", crate::event::RequestEvent::Reported { attempt: 1 }.into()),
             ("a", AttemptEvent::AgentEnded(ended).into()),
             ("a", LandingEvent::Queued { attempt: 1, waiting: 1 }.into()),
             ("a", LandingEvent::Merging(batch(&["a"])).into()),
@@ -397,7 +393,7 @@ mod tests {
         let active = &history.active;
         assert_eq!((active.queue.len(), active.trials.len()), (0, 0));
         let own = active.of(&TaskId::new("a").unwrap()).unwrap();
-        assert_eq!((own.reported, &own.spent, &own.queued_at), (false, &None, &None));
+        assert_eq!((&own.spent, &own.queued_at), (&None, &None));
         assert_eq!(own.continued, [lack]);
     }
 

@@ -170,7 +170,7 @@ impl AttemptLog {
 
     /// Adds what became known of attempts after their ends, and what was said.
     fn amend(&mut self, id: &TaskId, record: &Record) {
-        if self.detail != LogDetail::Results && self.keeps(id) && self.is_message(id, record) {
+        if self.detail != LogDetail::Results && self.keeps(id) && AttemptLog::is_message(record) {
             self.messages.push(record.clone());
         }
         let mut of_task = self.entries.iter_mut().filter(|entry| entry.task_id == *id).rev();
@@ -183,20 +183,15 @@ impl AttemptLog {
         }
     }
 
-    /// Whether somebody said something about the task. A question may be in a file, or only in the end of
-    /// its attempt.
-    fn is_message(&self, id: &TaskId, record: &Record) -> bool {
+    /// Whether somebody said something about the task. A question is in the end of its attempt.
+    fn is_message(record: &Record) -> bool {
         if let Some(ended) = record.event.ended() {
-            let is_same = |event: &Event| matches!(event, Event::Request(RequestEvent::Asked { attempt, .. }) if *attempt == ended.attempt);
-            let of_task = |it: &&Record| it.task_id.as_ref() == Some(id);
-            let last = || self.messages.iter().rfind(of_task);
-            return ended.question().is_some() && !last().is_some_and(|last| is_same(&last.event));
+            return ended.question().is_some();
         }
         matches!(
             record.event,
             Event::Request(
-                RequestEvent::Asked { .. }
-                    | RequestEvent::Answered(_)
+                RequestEvent::Answered(_)
                     | RequestEvent::Noted { .. }
                     | RequestEvent::Reviewed { .. }
                     | RequestEvent::Reset {}
@@ -319,11 +314,7 @@ fn is_change(event: &Event) -> bool {
     matches!(
         event,
         Event::Graph(GraphEvent::StatusChanged { .. } | GraphEvent::GraphGuarded { .. })
-            | Event::Request(
-                RequestEvent::Reported { .. }
-                    | RequestEvent::Asked { .. }
-                    | RequestEvent::Noted { .. }
-            )
+            | Event::Request(RequestEvent::Noted { .. })
     )
 }
 

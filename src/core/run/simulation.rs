@@ -1034,7 +1034,7 @@ impl World {
             1 => (None, None),
             2 => (None, Some("which?".to_owned())),
             // It may have reported before it was ended.
-            _ => ((worked || self.rough && self.dice.chance(50)).then_some(Report::Command), None),
+            _ => ((worked || self.rough && self.dice.chance(50)).then_some(Report::DoneFile), None),
         };
         let head = if report.is_some() && !(self.rough && self.dice.chance(5)) {
             let head = self.records.get(id).and_then(|record| record.head.clone());

@@ -82,7 +82,7 @@ impl Verdict {
         match self {
             Verdict::Complete => evidence.proof(),
             Verdict::VerifyFailed => {
-                let report = evidence.report.unwrap_or(Report::Command);
+                let report = evidence.report.unwrap_or(Report::DoneFile);
                 let red = evidence.red().map(ToString::to_string);
                 let red = red.unwrap_or_else(|| "a verify command failed".to_owned());
                 let place = evidence.merge.as_ref().map_or_else(String::new, Merge::red);
@@ -194,7 +194,7 @@ impl Evidence {
             }
             (None, 0) => "; no commit is required".to_owned(),
         };
-        let report = self.report.unwrap_or(Report::Command);
+        let report = self.report.unwrap_or(Report::DoneFile);
         let mut why = format!("{report}{proof}");
         if let count @ 1.. = self.verify.len() {
             let plural = if count == 1 { "" } else { "s" };

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::{AttemptRecord, CONFLICT, VERIFY_TAIL};
 use crate::{
-    adapters::{machine, state},
+    adapters::machine,
     core::{
         exit::{Exit, Failure},
         graph::task::TaskId,
@@ -23,8 +23,8 @@ use crate::{
     regular_file::{self, FileBelow},
 };
 
-/// The length limit of a question, in characters.
-const QUESTION: usize = 2000;
+/// The length limit of the questions of an attempt, in characters.
+pub const QUESTION: usize = 2000;
 
 /// Returns the folder in which the next attempt at a task reports, relative to the repository. Other
 /// attempts do not know its name, so that none can speak for it. A plain loop, in which there is one
@@ -204,24 +204,6 @@ impl AttemptRecord {
     pub fn has_done_file(&self, workspace: &Workspace) -> bool {
         self.report_file(workspace, DONE).is_file()
     }
-}
-
-/// Appends a question for a person to the file in the attempt's own folder.
-///
-/// # Errors
-/// The questions exceed the length limit; errors of the disk.
-pub fn ask(workspace: &Workspace, record: &AttemptRecord, text: &str) -> Result<()> {
-    let file = format!("{}/{WAIT}", record.folder(workspace));
-    let path = workspace.root().join(&file);
-    let asked = question(&path).filter(|asked| !asked.is_empty());
-    let whole = asked.map_or_else(|| text.to_owned(), |asked| format!("{asked}\n\n{text}"));
-    let length = whole.chars().count();
-    ensure!(
-        length <= QUESTION,
-        "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
-         details in a file and name the file"
-    );
-    state::replace(&path, (whole + "\n").as_bytes()).with_context(|| format!("write `{file}`"))
 }
 
 /// Returns the content of the question file, or `None` without that file.

@@ -146,6 +146,8 @@ impl EventText for AttemptResult {
     fn mark(&self) -> Option<(MarkKind, String)> {
         if self.verdict == Verdict::Complete {
             Some((MarkKind::Landed, counted(self.evidence.commits.len(), "commit")))
+        } else if let Some(question) = self.question() {
+            Some((MarkKind::Asked, question.to_owned()))
         } else {
             let is_limited = matches!(self.verdict, Verdict::RateLimited | Verdict::Denied);
             is_limited.then(|| (MarkKind::Limited, self.why.clone()))

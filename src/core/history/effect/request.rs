@@ -9,9 +9,6 @@ impl Effect for RequestEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         let id = record.task_id.as_ref();
         match self {
-            RequestEvent::Reported { .. } => {
-                history.active.with(id, |active| active.reported = true);
-            }
             RequestEvent::Answered(answer) => history.with(id, |past| past.answered(answer)),
             RequestEvent::Reset {} => history.with(id, TaskHistory::reset_by_command),
             RequestEvent::Reviewed { attempt, .. } => {
@@ -22,12 +19,8 @@ impl Effect for RequestEvent {
             RequestEvent::PauseRequested {} => history.pause(),
             RequestEvent::ResumeRequested { now } => history.resume(*now),
             RequestEvent::StopRequested(stop) => history.stop(stop),
-            RequestEvent::Asked { .. } | RequestEvent::Noted { .. } => {}
+            RequestEvent::Noted { .. } => {}
         }
-    }
-
-    fn is_durable(&self) -> bool {
-        matches!(self, RequestEvent::Reported { .. }) || self.is_said_once()
     }
 
     fn is_said_once(&self) -> bool {
@@ -38,10 +31,7 @@ impl Effect for RequestEvent {
             | RequestEvent::Looked {}
             | RequestEvent::PauseRequested {}
             | RequestEvent::ResumeRequested { .. } => true,
-            RequestEvent::Reported { .. }
-            | RequestEvent::Asked { .. }
-            | RequestEvent::Noted { .. }
-            | RequestEvent::StopRequested(_) => false,
+            RequestEvent::Noted { .. } | RequestEvent::StopRequested(_) => false,
         }
     }
 }
