@@ -14,7 +14,8 @@ fn redacted(secrets: &Redactor, parts: &[&[u8]]) -> Vec<u8> {
 
 fuzz_target!(|input: (u8, u16, &[u8])| {
     let (length, at, bytes) = input;
-    let value = &bytes[..usize::from(length).min(bytes.len())];
+    // Longer values only take longer to search for.
+    let value = &bytes[..usize::from(length % 24).min(bytes.len())];
     let secrets = Redactor::new([value]);
     let (first, second) = bytes.split_at(usize::from(at).min(bytes.len()));
     assert_eq!(redacted(&secrets, &[bytes]), redacted(&secrets, &[first, second]));
