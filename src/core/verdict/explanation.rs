@@ -42,21 +42,21 @@ impl Verdict {
         let apart = evidence.apart.iter().filter(|it| it.checkout.is_none() || may_be_work);
         for OtherBranch { branch, commit, commits, checkout } in apart {
             let short = commit.short();
-            let _ = match (branch.as_str(), commits) {
-                (_, count) if let Some(folder) = checkout => write!(
+            let _ = match (branch.as_str(), checkout, commits) {
+                (_, Some(folder), count) => write!(
                     why,
                     "; {count} commit{} made meanwhile on `{branch}` in `{folder}`, which is not its \
                      slot: if that is its work, `git merge {short}` in the slot takes it",
                     if *count == 1 { " was" } else { "s were" }
                 ),
-                ("stash", _) => {
+                ("stash", None, _) => {
                     write!(why, "; a stash is kept, `git stash apply {short}` takes it")
                 }
-                (_, 1) => write!(
+                (_, None, 1) => write!(
                     why,
                     "; a commit on its branch `{branch}` is kept, `git merge {short}` takes it"
                 ),
-                (_, count) => write!(
+                (_, None, count) => write!(
                     why,
                     "; {count} commits on its branch `{branch}` are kept, `git merge {short}` takes \
                      them"
