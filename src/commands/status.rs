@@ -26,7 +26,7 @@ use crate::{
         attempt::AttemptRecord,
         event_store::EventStore,
         follower::Follower,
-        workspace::{LockHolder, Workspace},
+        workspace::{LockUse, Workspace},
     },
     report::heartbeat,
     view::{
@@ -162,8 +162,8 @@ fn of_history(
     live: bool,
     now: DateTime<Utc>,
 ) -> Result<RunView> {
-    let elsewhere = !live && is_elsewhere(workspace, history)?;
-    let standing = if elsewhere { Standing::Elsewhere } else { Standing::of(history, live) };
+    let other = if live { None } else { standing_of_other(workspace, history)? };
+    let standing = other.unwrap_or_else(|| Standing::of(history, live));
     let process = history.schedule.as_ref().and_then(|schedule| schedule.slept.process.as_ref());
     let facts = RunFacts {
         name: workspace.place.name().cloned(),
@@ -297,12 +297,16 @@ pub(super) fn look_at_checkout(workspace: &Workspace, store: &mut EventStore) ->
     Ok(())
 }
 
-/// Whether a run that this slot has no journal of holds the lock, which all slots share.
-fn is_elsewhere(workspace: &Workspace, history: &History) -> Result<bool> {
-    let other =
-        |holder: LockHolder| holder.run_id != history.run.id && process::may_live(&holder.process);
-    Ok(workspace.state.is_locked().context("look at the lock")?
-        && workspace.holder().is_some_and(other))
+/// How a run stands that holds the lock, which all worktrees share, and has no journal here: it starts, or
+/// is in another worktree.
+fn standing_of_other(workspace: &Workspace, history: &History) -> Result<Option<Standing>> {
+    let is_locked = workspace.state.is_locked().context("look at the lock")?;
+    let holder = workspace.holder().filter(|it| is_locked && process::may_live(&it.process));
+    Ok(holder.and_then(|holder| match holder.holds_for {
+        LockUse::Start => Some(Standing::Starting),
+        LockUse::Run => (holder.run_id != history.run.id).then_some(Standing::Elsewhere),
+        LockUse::Doctor => None,
+    }))
 }
 
 /// How long ago a run beat last, if one ever did.

@@ -49,7 +49,7 @@ use crate::{
 pub use crate::core::loop_paths::GRAPH;
 pub use graph::{GraphCommits, checkout_graph, empty_graph};
 pub use graph::{landed_elsewhere, landed_tip, landing_branch, policy_for};
-pub use lock::LockHolder;
+pub use lock::{LockHolder, LockUse};
 pub use lock::{LogFolder, check_rights};
 
 /// A repository with its settings.

@@ -24,7 +24,7 @@ use crate::{
         config::Config,
         event_store::{Emitted, EventStore},
         graph_file::rfc3339,
-        workspace::{LockHolder, Workspace},
+        workspace::{LockHolder, LockUse, Workspace},
     },
 };
 
@@ -165,6 +165,7 @@ impl RunJournal {
         self.check_place()?;
         let holder = LockHolder {
             process: process::own_identity(),
+            holds_for: LockUse::Run,
             run_id: self.run_id().to_owned(),
             since: rfc3339(Utc::now() - self.began.elapsed()),
             task_id: task_id.map(ToString::to_string),
@@ -212,12 +213,14 @@ pub fn held(workspace: &Workspace) -> String {
     let Some(holder) = workspace.holder() else {
         return who;
     };
+    let own = match holder.holds_for {
+        LockUse::Run => format!("run {}", holder.run_id),
+        LockUse::Start => "starting a run".to_owned(),
+        LockUse::Doctor => "`ralph doctor`".to_owned(),
+    };
     let task = holder.task_id.filter(|_| name.is_none());
     let task = task.map_or(String::new(), |id| format!(", working on `{id}`"));
     let place =
         if process::is_elsewhere(&holder.process) { " of another pid namespace" } else { "" };
-    format!(
-        "{who}: process {}{place}, run {}{task}, since {}",
-        holder.process.pid, holder.run_id, holder.since
-    )
+    format!("{who}: process {}{place}, {own}{task}, since {}", holder.process.pid, holder.since)
 }

@@ -147,6 +147,8 @@ pub enum Standing {
     /// There was no run.
     #[default]
     None,
+    /// It has not begun: a trial shows whether the checks notice broken code.
+    Starting,
     /// It runs.
     Running,
     /// Ctrl-Z stopped its processes.
@@ -202,12 +204,14 @@ impl RunView {
         let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
         let schedule = history.schedule.as_ref();
         let reported = history.reported();
+        // The end of the run before is not that of the one that starts.
+        let end = run.finished.as_ref().filter(|_| facts.standing != Standing::Starting);
         RunView {
             schema: VERSION,
             status: facts.standing,
             paused: history.paused,
-            why: run.finished.as_ref().map(|(why, _)| why.clone()),
-            exit_code: run.finished.as_ref().map(|(_, code)| *code),
+            why: end.map(|(why, _)| why.clone()),
+            exit_code: end.map(|(_, code)| *code),
             run_id: (!run.id.is_empty()).then(|| run.id.clone()),
             pid: Some(begun.pid).filter(|pid| *pid > 0),
             started_at: run.started_at,
@@ -357,6 +361,7 @@ impl Standing {
         match self {
             Standing::Crashed | Standing::Finished | Standing::Paused => false,
             Standing::None
+            | Standing::Starting
             | Standing::Running
             | Standing::Suspended
             | Standing::Pausing
@@ -370,6 +375,7 @@ impl Standing {
         match self {
             Standing::Running | Standing::Suspended => true,
             Standing::None
+            | Standing::Starting
             | Standing::Pausing
             | Standing::Stopping
             | Standing::Paused
@@ -414,6 +420,7 @@ impl Standing {
         let crashed = "the last run exited unexpectedly";
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",
+            Standing::Starting => "a run tries whether the checks notice broken code",
             Standing::Elsewhere => "in another worktree of this repository",
             Standing::Running => return "running".to_owned(),
             Standing::Suspended => "stopped by Ctrl-Z; `fg` in its terminal continues it",

@@ -610,6 +610,16 @@ fn a_run_asks_whether_its_checks_notice_broken_code() {
     let trial = with_code("sh tests/f.sh");
     assert!(started(&trial, &[]).contains("trying whether"), "{}", started(&trial, &[]));
     assert!(!started(&trial, &[]).contains("trying whether"));
+    // Meanwhile, others see that a run starts.
+    let trial = with_code(
+        "touch \"$TRIAL_DIR/tries\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done; sh tests/f.sh",
+    );
+    let run = trial.start_until(["run", "--once", "--", "sh", "-c", agent], "tries");
+    trial.run(["status"]).stdout_has("starting: a run tries");
+    trial.run(["run", "--", "sh", "-c", agent]).code(5).stderr_has("starting a run");
+    trial.leave("go");
+    run.end(&trial);
+    assert_eq!(trial.tasks("started").len(), 1);
     let text = started(&with_code("true"), &[]);
     assert!(text.contains("nothing will be called proved") && !text.contains("trying"), "{text}");
 }

@@ -10,10 +10,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use chrono::Utc;
 
 use super::planted::{self, GreenCheck, Notice};
 use crate::{
-    adapters::{git::CommitDraft, state::Lock},
+    adapters::{git::CommitDraft, process, state::Lock},
     commands::{
         probe::{Probe, ProbeAnswer, ProbeFolder, ProbePlace, START},
         slots::{SlotUse, TemporarySlot},
@@ -25,7 +26,11 @@ use crate::{
         finding::{Finding, FindingKind},
         sandbox::is_shown,
     },
-    project::{placement, slot_pool, workspace::Workspace},
+    project::{
+        graph_file::rfc3339,
+        placement, slot_pool,
+        workspace::{LockHolder, LockUse, Workspace},
+    },
     view::lines::counted,
 };
 
@@ -59,7 +64,8 @@ pub(super) fn findings(
     let mut kinds = workspace.repo.local().commit_hooks();
     kinds.extend(commits.signs_commits().unwrap_or(true).then_some("a signature"));
     let is_needed = !plan.verifiers.is_empty() || !plan.executors.is_empty() || !kinds.is_empty();
-    let (slot, lock) = if is_needed { prepare(workspace) } else { (TrialSlot::None(""), None) };
+    let (slot, lock) =
+        if is_needed { prepare(workspace, LockUse::Doctor) } else { (TrialSlot::None(""), None) };
     let branch = workspace.repo.head().ok().and_then(|head| head.branch);
     let at = branch.unwrap_or_else(|| "HEAD".to_owned());
     let trial = Trial { workspace, bench, at, slot, left: RefCell::default() };
@@ -86,13 +92,24 @@ enum TrialSlot {
 }
 
 /// Makes the slot. Returns it with the lock that keeps runs away from it.
-fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
+fn prepare(workspace: &Workspace, holds_for: LockUse) -> (TrialSlot, Option<Lock>) {
     if !workspace.repo.head().is_ok_and(|head| head.commit.is_some()) {
         return (TrialSlot::None("there is no commit"), None);
     }
     let Ok(Some(lock)) = workspace.lock() else {
         return (TrialSlot::None("a run is active"), None);
     };
+    let holder = LockHolder {
+        process: process::own_identity(),
+        holds_for,
+        run_id: String::new(),
+        since: rfc3339(Utc::now()),
+        task_id: None,
+        onto: None,
+    };
+    if let Err(error) = workspace.state.write_holder(&holder) {
+        return (TrialSlot::Failed(error.to_string()), Some(lock));
+    }
     let wanted = SlotUse {
         name: "probe",
         commit: None,
@@ -120,7 +137,7 @@ enum Checks {
 /// Errors of git and of the disk.
 pub(super) fn notice(workspace: &Workspace, executor: &Executor) -> Result<Option<Notice>> {
     let bench = ProbeFolder::new(&workspace.config)?;
-    let (slot, _lock) = prepare(workspace);
+    let (slot, _lock) = prepare(workspace, LockUse::Start);
     let (at, left) = (String::new(), RefCell::default());
     let trial = Trial { workspace, bench: &bench, at, slot, left };
     let TrialSlot::Ready(slot) = &trial.slot else { return Ok(None) };

@@ -24,12 +24,28 @@ use crate::{
     },
 };
 
+/// What the lock is held for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockUse {
+    /// A run.
+    #[default]
+    Run,
+    /// The trial before a run, which shows whether the checks notice broken code.
+    Start,
+    /// The trial of `ralph doctor`.
+    Doctor,
+}
+
 /// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The process of the runner.
     pub process: Identity,
-    /// The id of its run.
+    /// What it holds it for.
+    #[serde(default)]
+    pub holds_for: LockUse,
+    /// The id of its run; empty for a trial.
     pub run_id: String,
     /// When it took the lock (RFC 3339).
     pub since: String,
@@ -83,7 +99,9 @@ impl Workspace {
         // All worktrees share the lock but not the journal, and a guardian that cleans up after a
         // dead runner holds the lock too.
         let ours = |holder: LockHolder| {
-            holder.run_id == history.run.id && process::may_live(&holder.process)
+            holder.holds_for == LockUse::Run
+                && holder.run_id == history.run.id
+                && process::may_live(&holder.process)
         };
         Ok(self.state.is_locked().context("look at the lock")? && self.holder().is_none_or(ours))
     }

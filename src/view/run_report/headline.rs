@@ -171,6 +171,7 @@ impl RunReport {
         let needs = self.attention.iter().any(|it| it.kind != AttentionKind::Unproved);
         match run.status {
             Standing::None => "no run yet",
+            Standing::Starting => "starting",
             Standing::Running if run.waiting.is_some() => "waiting",
             Standing::Running => "running",
             Standing::Suspended => "suspended",
@@ -201,6 +202,7 @@ impl RunReport {
     fn tone(&self, can_run: usize) -> Tone {
         match self.run.status {
             Standing::None | Standing::Elsewhere => Tone::Calm,
+            Standing::Starting => Tone::Run,
             Standing::Running if self.run.waiting.is_none() => Tone::Run,
             Standing::Running
             | Standing::Suspended

@@ -34,7 +34,7 @@ pub(super) fn upcoming(
     // What follows a run that made only one attempt, or was stopped, is another run.
     let policy = Policy { once: false, stop: None, ..view.policy.clone() };
     let rest = View { policy: &policy, ..*view };
-    let goes_on = run.goes_on() && run.status != Standing::None;
+    let goes_on = run.goes_on() && ![Standing::None, Standing::Starting].contains(&run.status);
     let night = NightView::of(&rest, goes_on, from);
     let tasks = Order::of(view, night.as_ref(), begin, TASKS).upcoming(view, now, TASKS);
     let is_any = tasks.iter().any(|task| task.state != StateKind::Waiting);
