@@ -165,6 +165,8 @@ pub enum TaskState {
     Running,
     /// In progress outside of this run.
     Claimed,
+    /// In progress in the file, where nobody has claimed it: parked elsewhere, or set by hand.
+    Unclaimed,
     /// Can start now.
     Ready,
     /// Cannot start alongside the active attempts; [`View::conflict`] has the reason.
@@ -234,6 +236,7 @@ impl View<'_> {
             Status::NeedsInput => TaskState::NeedsInput,
             Status::InProgress => match past() {
                 past if self.is_out_of_attempts(number, past) => TaskState::Parked(past.counted),
+                _ if task.claimed_at.is_none() && task.claimed_by.is_none() => TaskState::Unclaimed,
                 _ => TaskState::Claimed,
             },
             Status::Pending if self.policy.elsewhere.contains_key(&task.id) => TaskState::OnBranch,

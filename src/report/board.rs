@@ -340,6 +340,7 @@ fn needs(id: &str, view: &View<'_>, state: TaskState) -> Option<String> {
         TaskState::OnBranch => Some(format!("! {id}  complete on another branch")),
         TaskState::Blocked
         | TaskState::Claimed
+        | TaskState::Unclaimed
         | TaskState::Ready
         | TaskState::Complete
         | TaskState::Cancelled

@@ -163,7 +163,7 @@ impl StateKind {
     pub fn of(state: TaskState) -> StateKind {
         match state {
             TaskState::Running | TaskState::Claimed => StateKind::InProgress,
-            TaskState::Parked(_) | TaskState::Spent => StateKind::Parked,
+            TaskState::Unclaimed | TaskState::Parked(_) | TaskState::Spent => StateKind::Parked,
             TaskState::NeedsInput => StateKind::NeedsInput,
             TaskState::Blocked => StateKind::Blocked,
             TaskState::OnBranch => StateKind::OnBranch,

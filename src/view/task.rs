@@ -286,8 +286,7 @@ impl TaskView {
         };
         let mut note = match age_seconds {
             Some(age) => format!("for {}", short(*age)),
-            // A run does not commit its claims, and removes them from the file at its end.
-            None if *stale => "parked by a run elsewhere, or set by hand".to_owned(),
+            None if *stale => "since an unknown time".to_owned(),
             None => "starting or ending right now".to_owned(),
         };
         let is_running = attempt.as_ref().is_none_or(|it| it.state == AttemptState::Running);
@@ -370,6 +369,9 @@ pub(super) fn standing(
         }),
         TaskState::Cancelled => TaskStanding::Cancelled {},
         TaskState::Running | TaskState::Claimed => in_progress(view, number, running, now),
+        TaskState::Unclaimed => TaskStanding::Parked {
+            why: "nobody claimed it: parked elsewhere, or set by hand".to_owned(),
+        },
         state @ (TaskState::Parked(_) | TaskState::Spent) => {
             TaskStanding::Parked { why: parked(view, number, state) }
         }

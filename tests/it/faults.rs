@@ -56,6 +56,33 @@ fn the_advice_fits_what_holds() {
 }
 
 #[test]
+fn a_filter_that_hangs_at_the_start_of_a_run_is_named() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let trial = trial.file("data", "1\n").file(".gitattributes", "data filter=slow\n");
+    let clean = "until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done; cat";
+    trial.git(&["config", "filter.slow.clean", clean]);
+    trial.write("data", "2\n");
+    let trial = trial.env("RALPH_FIXED_LIMIT", "60s");
+    let run = trial.start(["run"]);
+    until("git is said to hang", || run.said().contains("git still looks for changes"));
+    trial.leave("go");
+    run.end(&trial);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+}
+
+#[test]
+fn a_task_in_progress_that_nobody_claimed_is_parked_and_needs_a_person() {
+    let trial = TestProject::new().graph("tasks: [{id: a, status: in-progress}, {id: b}]\n");
+    trial.run(["dag-status"]).stdout_has("1 parked, 1 ready");
+    let status = trial.run(["status", "--json"]).json();
+    assert_eq!(status["attention"][0]["kind"], "claimed");
+    assert_eq!(
+        (&status["left"]["in_progress"], &status["headline"]["needs"]),
+        (&0.into(), &1.into())
+    );
+}
+
+#[test]
 fn a_graph_wrecked_by_an_agent_is_put_back() {
     let graph = "tasks:\n  - id: a # mine\n";
     let trial = TestProject::new().in_place().graph(graph).chaos("work,report,c3:cut");

@@ -51,7 +51,9 @@ impl<'a> FrontierScan<'a> {
                     scan.away.extend(view.policy.places(view.place(number)));
                 }
                 TaskState::Denied => scan.denied = Some(number),
-                TaskState::Claimed | TaskState::NeedsInput => scan.elsewhere = true,
+                TaskState::Claimed | TaskState::Unclaimed | TaskState::NeedsInput => {
+                    scan.elsewhere = true;
+                }
                 TaskState::Complete
                 | TaskState::Cancelled
                 | TaskState::Running

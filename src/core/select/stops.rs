@@ -243,6 +243,9 @@ impl Blocking<'_> {
                 let last = past.last.as_ref().filter(|_| past.repeated > 0);
                 let red = last.and_then(|last| last.ended.evidence.red());
                 let same = red.map_or_else(String::new, |red| {
+            TaskState::Unclaimed => Some(
+                "in progress, but nobody claimed it: parked elsewhere, or set by hand".to_owned(),
+            ),
                     format!(", `{}` failed {} times in the same way", red.command, past.same)
                 });
                 Some(format!("parked after {attempts} attempt{plural}{same}"))

@@ -212,7 +212,9 @@ fn of_blocker(
         TaskState::Blocked => (AttentionKind::Blocked, format!("`ralph task-reset {id}`")),
         // The next run continues an attempt that was cut off.
         TaskState::Claimed if view.history.active.of(&id).is_some() => return None,
-        TaskState::Claimed if is_stuck || is_stale() => {
+        TaskState::Claimed | TaskState::Unclaimed
+            if state == TaskState::Unclaimed || is_stuck || is_stale() =>
+        {
             let remedy = format!("if nothing works on it, `ralph task-reset {id}`");
             (AttentionKind::Claimed, remedy)
         }
@@ -227,6 +229,7 @@ fn of_blocker(
             AttentionKind::Excluded,
             format!("run again with `--task {id}`, or without the restriction"),
         ),
+        | TaskState::Unclaimed
         TaskState::Claimed
         | TaskState::Ready
         | TaskState::Complete
