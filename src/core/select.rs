@@ -40,7 +40,7 @@ use key::unfinished;
 pub use key::{SelectionKey, keys};
 use roster::Roster;
 use stops::Standstill;
-pub use stops::{default_iterations, iteration_limit_reached};
+pub use stops::{default_iterations, iteration_limit_reached, parked_after};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -291,13 +291,13 @@ impl View<'_> {
         past.stuck || used_attempts(self, number, past) >= max
     }
 
-    /// How many attempts at a task are used up, and their number until its round ends. Of failures within
-    /// seconds, three count as one.
-    pub fn used_of_round(&self, number: usize) -> (u32, u32) {
+    /// How many attempts at a task failed, and with how many it is parked if they all do. Of failures
+    /// within seconds, three count as one; the same failure again and again uses up more than one.
+    pub fn failed_of(&self, number: usize) -> (u32, u32) {
         let past = self.history.of(&self.graph.task(number).id);
-        let rounds = (self.round(number) + 1).min(rounds(self, number));
-        let limit = self.max_attempts(number).saturating_mul(rounds);
-        (used_attempts(self, number, past).min(limit), limit)
+        let limit = self.max_attempts(number).saturating_mul(rounds(self, number));
+        let left = limit.saturating_sub(used_attempts(self, number, past));
+        (past.counted, past.counted.saturating_add(if past.stuck { 0 } else { left }))
     }
 
     /// The number of the round of attempts at a task, from 0.

@@ -91,8 +91,8 @@ pub fn started(record: &Record, attempt: u32, view: &View<'_>) -> Line {
         (1, ..) => String::new(),
         (_, 0, _) | (.., None) => format!(", attempt {attempt}"),
         (.., Some(number)) => {
-            let (used, limit) = view.used_of_round(number);
-            format!(", attempt {attempt} ({used} of {limit} used)")
+            let (failed, most) = view.failed_of(number);
+            format!(", attempt {attempt} ({failed} of {most} used)")
         }
     };
     let title = number.map(|number| view.graph.task(number).title_line());

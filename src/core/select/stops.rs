@@ -222,6 +222,16 @@ impl View<'_> {
     }
 }
 
+/// Says that a task is parked, and after how many failed attempts: after none where the first one needs a
+/// person.
+pub fn parked_after(failed: u32) -> String {
+    match failed {
+        0 => "parked".to_owned(),
+        1 => "parked after 1 attempt".to_owned(),
+        count => format!("parked after {count} attempts"),
+    }
+}
+
 /// What keeps tasks from being complete, at a time.
 struct Blocking<'v> {
     view: &'v View<'v>,
@@ -233,22 +243,21 @@ impl Blocking<'_> {
     fn own_reason(&self, number: usize) -> Option<String> {
         match self.view.state(number, self.now) {
             TaskState::Claimed => Some("in progress outside of this run".to_owned()),
+            TaskState::Unclaimed => Some(
+                "in progress, but nobody claimed it: parked elsewhere, or set by hand".to_owned(),
+            ),
             TaskState::Parked(attempts) => {
                 let past = self.view.history.of(&self.view.graph.task(number).id);
                 if let Some(reopened) = past.reopening().filter(|_| past.stuck) {
                     let (times, red) = (reopened.times, &reopened.red);
                     return Some(format!("parked, opened again {times} times: {red}"));
                 }
-                let plural = if attempts == 1 { "" } else { "s" };
                 let last = past.last.as_ref().filter(|_| past.repeated > 0);
                 let red = last.and_then(|last| last.ended.evidence.red());
                 let same = red.map_or_else(String::new, |red| {
-            TaskState::Unclaimed => Some(
-                "in progress, but nobody claimed it: parked elsewhere, or set by hand".to_owned(),
-            ),
                     format!(", `{}` failed {} times in the same way", red.command, past.same)
                 });
-                Some(format!("parked after {attempts} attempt{plural}{same}"))
+                Some(format!("{}{same}", parked_after(attempts)))
             }
             TaskState::NeedsInput => {
                 let task = self.view.graph.task(number);

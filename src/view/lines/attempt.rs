@@ -12,7 +12,7 @@ use crate::{
             AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildrenLeft, Orphans,
         },
         graph::task::TaskId,
-        select::View,
+        select::{View, parked_after},
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
@@ -81,9 +81,8 @@ impl EventText for AttemptEvent {
                 line_prefix(id, at.view)
             )),
             AttemptEvent::Parked { attempts } => {
-                let attempts = counted(*attempts as usize, "attempt");
                 let (retry, there) = (how_to_retry(id), if_already_there(id, at.view));
-                bad(format!("✗ {id} is parked after {attempts}; {retry} retries it{there}"))
+                bad(format!("✗ {id} is {}; {retry} retries it{there}", parked_after(*attempts)))
             }
             AttemptEvent::Recovered { attempt, from_run } => {
                 warn(format!("recovered attempt {attempt} at {id}, left open by run {from_run}"))
@@ -99,7 +98,7 @@ impl EventText for AttemptEvent {
         let AttemptEvent::Parked { attempts } = self else {
             return None;
         };
-        Some((MarkKind::Parked, format!("parked after {}", counted(*attempts as usize, "attempt"))))
+        Some((MarkKind::Parked, parked_after(*attempts)))
     }
 }
 
@@ -231,10 +230,10 @@ fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
     let (style, sign) = if counts { (Style::Bad, '✗') } else { (Style::Warn, '!') };
     let number = TaskId::new(id).ok().and_then(|id| at.view.graph.number(&id));
     let used = number.filter(|_| counts).map_or(String::new(), |number| {
-        let past = at.view.history.of(id);
-        let (used, limit) = at.view.used_of_round(number);
-        let light = if used < past.counted { ", brief failures count a third" } else { "" };
-        format!(" ({used} of {limit} attempts{light})")
+        let (failed, most) = at.view.failed_of(number);
+        let is_brief = at.view.history.of(id).brief > 0;
+        let light = if is_brief { ", brief failures count a third" } else { "" };
+        format!(" ({failed} of {most} attempts{light})")
     });
     let why = ended.why.strip_prefix(REPORTED).unwrap_or(&ended.why);
     let mut text = format!("{}{used}: {why}", ended.verdict);

@@ -12,14 +12,13 @@ use crate::{
         executor::shell_word,
         graph::task::TaskId,
         history::TaskHistory,
-        select::{Decision, TaskState, View},
+        select::{Decision, TaskState, View, parked_after},
         verdict::Verdict,
     },
     view::{
         lines::how_to_retry,
         task::{TaskStanding, standing},
         waits::{BlockedLanding, ElsewhereView, WaitingWorkView, if_already_there},
-        words::counted,
     },
 };
 
@@ -159,7 +158,7 @@ pub(super) fn then(source: &ReportSource<'_>) -> Vec<Attention> {
         let why = if kind == AttentionKind::Question {
             "needs input".to_owned()
         } else {
-            format!("parked after {}", counted(past.counted as usize, "attempt"))
+            parked_after(past.counted)
         };
         all.push(of_task(kind, Blocker { task_id: id.clone(), why, frees: 1 }, source));
     }
@@ -229,8 +228,8 @@ fn of_blocker(
             AttentionKind::Excluded,
             format!("run again with `--task {id}`, or without the restriction"),
         ),
-        | TaskState::Unclaimed
         TaskState::Claimed
+        | TaskState::Unclaimed
         | TaskState::Ready
         | TaskState::Complete
         | TaskState::Running
