@@ -14,7 +14,6 @@ use crate::core::{
     duration,
     event::{Blocker, StopReason},
     exit::Exit,
-    graph::task::Status,
     night::{self, AttemptLaw, PlayedNight},
     select::{Policy, View, default_iterations},
     spend::dollars,
@@ -147,7 +146,7 @@ impl NightView {
             morning,
             done: in_part(9),
             likely: in_part(5) - in_part(9),
-            reasons: reasons(view, &nights),
+            reasons: reasons(view, &nights, now),
             cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
             max_cost_usd: view.policy.budget.cost,
         })
@@ -265,7 +264,7 @@ fn next_morning(now: DateTime<Utc>) -> DateTime<Utc> {
 }
 
 /// The ways in which these nights end.
-fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
+fn reasons(view: &View<'_>, nights: &[PlayedNight], now: DateTime<Utc>) -> Vec<NightEnd> {
     let kind = |night: &PlayedNight| night.why.as_ref().map(mem::discriminant);
     let mut groups: Vec<Vec<&PlayedNight>> = Vec::new();
     for night in nights {
@@ -276,7 +275,7 @@ fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     let end = |group: &Vec<&PlayedNight>| {
-        let (why, remedy) = words(view, group[0].why.as_ref());
+        let (why, remedy) = words(view, group[0].why.as_ref(), now);
         NightEnd {
             share: group.len() as f64 / nights.len() as f64,
             why,
@@ -290,8 +289,11 @@ fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
     ends
 }
 
+/// Why a night ends, and what can be done about it now, in words.
+type EndWords = (String, Option<String>);
+
 /// Why a night ends, and what can be done about it now.
-fn words(view: &View<'_>, why: Option<&StopReason>) -> (String, Option<String>) {
+fn words(view: &View<'_>, why: Option<&StopReason>, now: DateTime<Utc>) -> EndWords {
     let Some(why) = why else {
         return ("it goes on for more than two weeks".to_owned(), None);
     };
@@ -304,7 +306,15 @@ fn words(view: &View<'_>, why: Option<&StopReason>) -> (String, Option<String>) 
             });
             (why.to_string(), remedy)
         }
-        StopReason::Blocked(blockers) | StopReason::NeedsInput(blockers) => blocked(view, blockers),
+        StopReason::Blocked(blockers) => {
+            let remedy = Some("`max_attempts` in the settings allows more");
+            let foreseen = "a task that used up its attempts holds what is left";
+            blocked(&view.blockers(now), blockers, foreseen, remedy)
+        }
+        StopReason::NeedsInput(blockers) => {
+            let foreseen = "a question that an agent may ask holds what is left";
+            blocked(&view.blockers(now), blockers, foreseen, None)
+        }
         StopReason::FailedTasks(tasks) => {
             (format!("{} different tasks failed in a row", tasks.len()), None)
         }
@@ -330,18 +340,12 @@ fn words(view: &View<'_>, why: Option<&StopReason>) -> (String, Option<String>) 
     }
 }
 
-/// What blocks the rest: tasks that wait for a person already, or tasks that use up their attempts.
-fn blocked(view: &View<'_>, blockers: &[Blocker]) -> (String, Option<String>) {
-    let waits = |it: &&Blocker| {
-        let status = view.graph.number(&it.task_id).map(|number| view.graph.task(number).status);
-        !it.why.starts_with("parked") || status == Some(Status::InProgress)
-    };
-    let now: Vec<&Blocker> = blockers.iter().filter(waits).collect();
+/// Which tasks block the rest and need a person now; `foreseen` if some only may, by then.
+fn blocked(now: &[Blocker], then: &[Blocker], foreseen: &str, remedy: Option<&str>) -> EndWords {
+    let is_then = |it: &&Blocker| then.iter().any(|other| other.task_id == it.task_id);
+    let now: Vec<&Blocker> = now.iter().filter(is_then).collect();
     if now.is_empty() {
-        return (
-            "a task that used up its attempts holds what is left".to_owned(),
-            Some("`max_attempts` in the settings allows more".to_owned()),
-        );
+        return (foreseen.to_owned(), remedy.map(str::to_owned));
     }
     let frees: usize = now.iter().map(|it| it.frees).sum();
     let named = few(now.iter().map(|it| format!("{} ({})", it.task_id, it.why)), 3);
