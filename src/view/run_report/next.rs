@@ -79,7 +79,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
         }
         Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
-        Decision::Stop(StopReason::NotProved(_)) => {
+        Decision::Stop(_) if run.exit_code == Some(Exit::NotProved.code()) => {
             vec!["`ralph review` shows what is not proved, and accepts it".to_owned()]
         }
         Decision::Stop(StopReason::Limit(_)) if name.is_some() => {
@@ -96,6 +96,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             | StopReason::MergeHeld(_)
             | StopReason::Complete
             | StopReason::SelectionComplete
+            | StopReason::NotProved(_)
             | StopReason::Red(_)
             | StopReason::Done { .. }
             | StopReason::Promised,
