@@ -37,6 +37,8 @@ pub enum RiskKind {
     Ignored,
     /// It changed files outside of the task's `path`.
     Outside,
+    /// It has files that the agent left besides its own commits.
+    LeftBesides,
     /// It added files that are large or binary.
     Bulk,
     /// It changed what the project depends on.
@@ -55,7 +57,7 @@ impl RiskKind {
             RiskKind::Tampered | RiskKind::Reviewed | RiskKind::Secrets => 9,
             RiskKind::ChecksChanged | RiskKind::TakesBack => 8,
             RiskKind::TestsChanged | RiskKind::Ignored => 5,
-            RiskKind::Outside | RiskKind::Bulk => 4,
+            RiskKind::Outside | RiskKind::LeftBesides | RiskKind::Bulk => 4,
             RiskKind::Dependencies | RiskKind::ByAgent => 3,
             RiskKind::Large => 2,
         }
@@ -128,6 +130,8 @@ impl WorkFacts<'_> {
         named(RiskKind::Ignored, "files that git ignores", strings(self.ignored));
         let outside = self.files.iter().map(String::as_str).filter(|path| self.is_outside(path));
         named(RiskKind::Outside, "files outside of its `path`", outside.collect());
+        let left = strings(&evidence.left_besides);
+        named(RiskKind::LeftBesides, "left besides its commits, and committed by `ralph`", left);
         named(RiskKind::Bulk, "large or binary files", strings(&evidence.bulk));
         let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let files = self.files.iter().map(String::as_str);

@@ -179,6 +179,9 @@ pub struct Evidence {
     pub tampered: Vec<String>,
     /// What its agent tried although only commits leave a slot: pushes, tags, branches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The files of that commit, if the agent has made commits of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_besides: Vec<String>,
     pub tried: Vec<String>,
     /// The commits of others that it pulled and that its own are on, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

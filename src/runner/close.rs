@@ -309,6 +309,9 @@ fn is_plain(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(is_of_id)
 }
 
+/// How many files of such a commit are kept by name.
+const NAMED: usize = 20;
+
 /// A commit of leftovers.
 pub(super) struct DueCommit {
     /// Their paths.
@@ -333,6 +336,9 @@ pub(super) fn due_commit(
     if may_commit && !evidence.leftovers.is_empty() {
         let mut left = evidence.leftovers.clone();
         leftovers::take_new_secrets(&tree, &mut left);
+        if !evidence.commits.is_empty() {
+            evidence.left_besides = left.iter().take(NAMED).cloned().collect();
+        }
         return Some(DueCommit { left, title: task.title });
     }
     if lacks_commit(verdict, rule, evidence) {

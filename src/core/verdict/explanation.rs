@@ -213,9 +213,6 @@ impl Evidence {
         if let Some(review) = &self.review {
             let _ = write!(why, "; {review}");
         }
-        if !self.bulk.is_empty() {
-            let _ = write!(why, "; new large or binary files: {}", self.bulk.join(", "));
-        }
         why
     }
 
@@ -242,6 +239,13 @@ impl Evidence {
         if !self.takes_back.is_empty() {
             let tasks: Vec<&str> = self.takes_back.iter().map(TaskId::as_str).collect();
             remarks.push(format!("takes back the landed work of {}", first_names(&tasks)));
+        }
+        if !self.left_besides.is_empty() {
+            let files = first_names(&self.left_besides);
+            remarks.push(format!("left files besides its commits, which ralph committed: {files}"));
+        }
+        if !self.bulk.is_empty() {
+            remarks.push(format!("has new large or binary files: {}", self.bulk.join(", ")));
         }
         remarks
     }

@@ -296,7 +296,6 @@ pub(super) fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
     for (what, names, always) in [
         ("removed lock files of a killed git", &ended.unlocked, false),
         ("left uncommitted", &evidence.leftovers, true),
-        ("new large or binary files", &evidence.bulk, true),
         ("git's hooks or settings changed while it ran", &evidence.tampered, true),
         ("tried, and only its commits leave the slot", &evidence.tried, true),
         ("not kept", &ended.unpinned, true),
