@@ -437,11 +437,17 @@ pub(super) fn keep_work(
         Err(_) if is_complete => return Ok(nothing),
         Err(error) => return Ok((None, vec![format!("{error:#}")])),
     };
-    if !is_complete || !tree.dirty()?.is_empty() || tree.pins().has_own_strays()? {
-        let kept = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
+    let (dirty, strays) = (tree.dirty()?, tree.pins().has_own_strays()?);
+    if !is_complete || !dirty.is_empty() || strays {
+        let (name, unpinned) = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
         // The repository's filters may run files of the attempt.
         slots.let_change();
-        return Ok(kept);
+        // Beside complete work, what only verify commands left is worth no word.
+        let is_own = dirty.keys().any(|path| evidence.leftovers.contains(path));
+        let resolved =
+            matches!(&evidence.merge, Some(Merge::Landed { resolved, .. }) if !resolved.is_empty());
+        let is_work = !is_complete || is_own || strays || resolved;
+        return Ok((name.filter(|_| is_work), unpinned));
     }
     let Some(Merge::Landed { branch, resolved, .. }) = &evidence.merge else {
         return Ok(nothing);

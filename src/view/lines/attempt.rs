@@ -271,8 +271,8 @@ fn output(ended: &AttemptResult) -> Line {
 fn kept(id: &str, ended: &AttemptResult) -> Option<Line> {
     let name = ended.pinned.as_ref().map(|_| format!("{id}.{}", ended.attempt))?;
     let is_beside = ended.verdict == Verdict::Complete;
-    let what = if is_beside { "its files that did not land are" } else { "its work is" };
-    let text = format!("    {what} kept: `ralph show {name}`, `ralph restore {name}`");
+    let what = if is_beside { "kept besides what landed" } else { "its work is kept" };
+    let text = format!("    {what}: `ralph show {name}`, `ralph restore {name}`");
     Some(line(Style::Faint, text))
 }
 
