@@ -110,6 +110,14 @@ impl CheckResult {
         self.outcome == Outcome::Exited { exit_code: 0 }
     }
 
+    /// Whether its output says that a port is in use.
+    pub fn meets_used_port(&self) -> bool {
+        let last = self.last_line.as_deref().unwrap_or_default().to_lowercase();
+        ["address already in use", "eaddrinuse", "port is already allocated"]
+            .iter()
+            .any(|sign| last.contains(sign))
+    }
+
     /// The wall time.
     pub fn took(&self) -> Duration {
         Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()
@@ -171,6 +179,9 @@ pub struct Evidence {
     /// The result of committing the leftovers, if `ralph` tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocommit: Option<Autocommit>,
+    /// The files of that commit, if the agent has made commits of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_besides: Vec<String>,
     /// Messages about outputs of the task that are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
@@ -179,9 +190,6 @@ pub struct Evidence {
     pub tampered: Vec<String>,
     /// What its agent tried although only commits leave a slot: pushes, tags, branches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    /// The files of that commit, if the agent has made commits of its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_besides: Vec<String>,
     pub tried: Vec<String>,
     /// The commits of others that it pulled and that its own are on, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

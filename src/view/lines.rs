@@ -294,12 +294,19 @@ fn stopping(stop: &StopRequest) -> String {
     }
 }
 
+/// Returns the advice where a check found its port in use: the check of another slot may have it.
+fn shared_port(check: &CheckResult) -> Option<Line> {
+    let text = "    checks that share a port run one at a time with `verify_exclusive: true`";
+    check.meets_used_port().then(|| line(None, text))
+}
+
 /// Returns a line, followed by the output line that says why the command failed, and its log.
 fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     let mut lines = vec![head];
     if let Some(last) = &check.last_line {
         lines.push(line(None, format!("    {last}")));
     }
+    lines.extend(shared_port(check));
     lines.push(line(Style::Faint, format!("    output in {}", check.log)));
     lines
 }

@@ -1,8 +1,8 @@
 //! The lines of attempts, of their checks, and of the processes that their agents start.
 
 use super::{
-    EventContext, EventText, Line, MarkKind, bad, counted, faint, ids, length, line, named, warn,
-    with_output,
+    EventContext, EventText, Line, MarkKind, bad, counted, faint, ids, length, line, named,
+    shared_port, warn, with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -248,6 +248,7 @@ fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
         lines.push(output(ended));
     }
     lines.extend(reason(ended));
+    lines.extend(ended.evidence.red().and_then(shared_port));
     lines
 }
 
@@ -362,7 +363,7 @@ impl EventText for CheckEvent {
             }
             CheckEvent::Flaky(check) => {
                 let what = "failed and then passed on the same files: nobody's failure";
-                warn(format!("{id}: `{}` {what}", check.command))
+                with_output(line(Style::Warn, format!("{id}: `{}` {what}", check.command)), check)
             }
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
