@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{Invocation, success};
 use crate::{
-    adapters::terminal,
+    adapters::terminal::{self, visible},
     cli::{AttemptsArgs, RestoreArgs},
     core::{
         diagnostic::nearest_or,
@@ -82,6 +82,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     };
     let ended = entry.and_then(|entry| entry.ended.as_ref());
     let is_off_branch = ended.is_some_and(|(_, ended)| ended.verdict == Verdict::OffBranch);
+    let missing = ended.map_or_else(Vec::new, |(_, ended)| ended.evidence.missing.clone());
     let refuse = |why: String| fail(Exit::Error, why);
     let pin = pin_name(&workspace.place, &id, attempt);
     let Some(commit) = repo.commit_of(&pin)? else {
@@ -119,8 +120,10 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
              Do not merge it: the attempt rewrote its history or left its branch, so a merge may \
              undo the work of others.\n"
                 .to_owned()
-        } else {
+        } else if missing.is_empty() {
             format!("take all of it:  git merge {branch}\n")
+        } else {
+            format!("Do not merge it as it is: {}\n", visible(&missing.join("; ")))
         }
     ))?;
     if repo.pins().has_strays(&commit)? {

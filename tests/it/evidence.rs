@@ -641,6 +641,7 @@ fn secrets_and_ignored_files_do_not_land() {
 #[test]
 fn commits_with_a_key_are_made_again() {
     let key = format!("ghp_{}", "Zx9Kq3Lm7Tp2Vb8Nc4Rd6Wf1Hs5Jy0Ga3Ue7");
+        trial.run(["restore", "a.1"]).stdout_has("Do not merge it as it is: it ");
     let script = format!(
         "cat > /dev/null; if [ $RALPH_ATTEMPT = 1 ]; then echo '{key}' > a; git add a
          else git reset -q --soft \"$RALPH_BASE\"; echo none > a; git add a; fi
