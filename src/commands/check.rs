@@ -44,8 +44,11 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
         let file = read(&whole, &path.display().to_string());
         if let (Ok(file), true) = (&file, options.strict) {
-            // Its paths start in its folder.
-            found = in_folder(whole.parent().unwrap_or(&whole), file.graph(), &[]);
+            // Its paths start in its folder, and the settings around it apply.
+            let folder = whole.parent().unwrap_or(&whole);
+            let around = invocation.workspace().ok().filter(|it| whole.starts_with(it.root()));
+            let verify = around.map_or_else(Vec::new, |around| around.config.verify.0);
+            found = in_folder(folder, file.graph(), &verify);
         }
         (file.and_then(|file| judged(file, None)), History::default(), Policy::default())
     } else {

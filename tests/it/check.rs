@@ -70,6 +70,11 @@ fn strict_finds_what_wastes_a_run() {
     trial
         .run(["tonight"])
         .stdout_has("2 remarks about the tasks; `ralph check --strict` shows them");
+    // Of a file in it, the settings count as well.
+    let checked = TestProject::new().graph("tasks: [{id: a, title: Write it}]\n");
+    checked.run(["check", "--strict", "task-graph.yaml"]).code(1).stderr_has("no-check");
+    checked.write(".ralph/config.yaml", "verify: make test\n");
+    checked.run(["check", "--strict", "task-graph.yaml"]).code(0);
     // A file outside of any repository.
     let trial = TestProject::bare();
     trial.write("deep/g.yaml", &graph.replace("['true']", "[nosuch]"));
