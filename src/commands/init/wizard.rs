@@ -56,7 +56,10 @@ pub(in crate::commands) fn tools(root: &Path) -> (Vec<FoundCheck>, Vec<String>) 
         let (mut found, others): (Vec<_>, Vec<_>) =
             below(&folders[0]).into_iter().partition(Folder::is_project);
         found.extend(others.iter().flat_map(below).filter(Folder::is_project));
-        folders = found;
+        // Without one below, tests may show that the top is a project.
+        if !found.is_empty() {
+            folders = found;
+        }
         folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         folders.truncate(PROJECTS);
     }
