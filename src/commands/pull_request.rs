@@ -45,11 +45,15 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     let remotes = repo.landings().remotes()?;
     let remote = remotes.iter().find(|name| *name == USUAL).or(remotes.first()).map(String::as_str);
     let usual = remote.map(|remote| repo.landings().default_branch(remote)).transpose()?.flatten();
-    let base = options.base.clone().or(usual).unwrap_or_else(|| "main".to_owned());
-    let mut start = match remote {
-        Some(remote) => repo.commit_of(&format!("refs/remotes/{remote}/{base}"))?,
-        None => None,
+    let at_remote = |branch: &str| match remote {
+        Some(remote) => repo.commit_of(&format!("refs/remotes/{remote}/{branch}")),
+        None => Ok(None),
     };
+    // Where nothing says what the base is, a branch of the remote is.
+    let known =
+        if at_remote("main")?.is_none() && at_remote(&onto)?.is_some() { &onto } else { "main" };
+    let base = options.base.clone().or(usual).unwrap_or_else(|| known.to_owned());
+    let mut start = at_remote(&base)?;
     if start.is_none() && onto != base {
         start = repo.branch(&base)?;
     }
@@ -80,7 +84,7 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
             visible(&title),
             terminal::visible_lines(&body).trim_end()
         ))?;
-        terminal::say(&visible(&match remote {
+        terminal::say(&terminal::visible_lines(&match remote {
             None => {
                 "there is no remote repository; `git remote add origin URL` names one".to_owned()
             }
@@ -93,7 +97,8 @@ pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     };
     repo.landings().push(remote, &commit, &branch)?;
     if process::resolve("gh", Path::new("/")).is_err() {
-        terminal::say(&visible(&format!("`{branch}` is pushed; to open it:\n  {open_line}")));
+        let text = format!("`{branch}` is pushed; to open it:\n  {open_line}");
+        terminal::say(&terminal::visible_lines(&text));
         return Ok(Exit::Waiting);
     }
     // A second run on one branch finds the request of the first: it has the new commits by the push.

@@ -482,7 +482,7 @@ fn a_pull_request_has_the_evidence_and_is_pushed_only_when_asked() {
     trial.run(["run"]).graph_complete();
     let there = || trial.git(&["ls-remote", "--heads", "origin"]);
     let said = trial.run(["pr"]).code(4).stdout_has("The base, and 3 more tasks");
-    said.stderr_has("git push origin").stderr_has("gh pr create --base main --head ralph/run-");
+    said.stderr_has("\n  git push origin").stderr_has("gh pr create --base main --head ralph/run-");
     assert_eq!(there().lines().count(), 1, "nothing was pushed");
     assert!(!trial.sign("called").exists());
     trial.run(["pr", "--push", "--draft"]).code(0).stdout_has("https://example.invalid/pull/1");
