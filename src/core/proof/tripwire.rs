@@ -73,10 +73,13 @@ impl Tripwire {
         (self.number + more).to_string()
     }
 
-    /// Plants the statement in a file. Returns `None` if its language is not known or it has no such
-    /// function.
+    /// Plants the statement in a file. Returns `None` if its language is not known, or it has no such
+    /// function or nothing but comments.
     pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
         let source = SourceCode::new(Language::of(path)?, text);
+        if source.code().trim().is_empty() {
+            return None;
+        }
         let functions = source.functions();
         let load = source.load_offset().filter(|_| matches!(reach, Reach::All));
         let planted = |place: usize| match reach {
@@ -567,6 +570,10 @@ f_c (void)
             ("a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\n"),
         ] {
             assert_eq!(planted(path, text, 0..9), None, "{path}");
+        }
+        // A package of which only the name is there has no code to break.
+        for text in ["", "# Nothing yet.\n", "\"\"\"Nothing yet.\"\"\"\n"] {
+            assert_eq!(wire().plant("src/__init__.py", text, Reach::All), None, "{text}");
         }
     }
 
