@@ -70,6 +70,9 @@ const FILES: &[&str] = &[
     "id_rsa",
 ];
 
+/// The ends of the names of files with keys and certificates. Those of tests and samples are made up.
+const STORES: &[&str] = &[".jks", ".kdbx", ".keystore", ".p12", ".pfx"];
+
 /// The beginning of the names of variants, such as `.env.local`.
 const VARIANT: &str = ".env.";
 
@@ -82,7 +85,8 @@ pub fn is_secret_file(path: &str) -> bool {
     let is_variant = name
         .strip_prefix(VARIANT)
         .is_some_and(|kind| !SAMPLES.contains(&kind.rsplit('.').next().unwrap_or(kind)));
-    is_variant || FILES.contains(&name)
+    let is_store = STORES.iter().any(|end| name.to_lowercase().ends_with(end));
+    is_variant || FILES.contains(&name) || is_store && !is_sample(path)
 }
 
 /// The words that stand for a password in examples.
@@ -657,6 +661,15 @@ mod tests {
         for same in ["FAQ~aB3", "x Q~", "see 8Q~the-quick-brown-fox-jumps-over-the-lazy-dog"] {
             assert_eq!(clean(same), same);
         }
+        let supabase = format!("SUPABASE sbp_{}", word(40));
+        assert_eq!(clean(&supabase), "SUPABASE [redacted]");
+        let twilio = format!("SK{}", "0a1b2c3d".repeat(4));
+        assert_eq!(
+            clean(&format!("('{twilio}', {twilio}ee)")),
+            format!("('[redacted]', {twilio}ee)")
+        );
+        let discord = format!("'Bot {}.{}.{}'", word(24), word(6), word(38));
+        assert_eq!(clean(&discord), "'Bot [redacted]'");
         let shared = format!("https://x.example/y?se=1&sig={}%3D&sp=r", word(43));
         assert_eq!(clean(&shared), "https://x.example/y?se=1&sig=[redacted]&sp=r");
     }
@@ -685,7 +698,9 @@ mod tests {
 
     #[test]
     fn only_names_of_secrets_are_found() {
-        for path in [".env", "web/.env", ".env.local", ".env.production", "keys/id_rsa", ".netrc"] {
+        let stores = ["android/release.keystore", "certs/Server.P12", "app.jks"];
+        let files = [".env", "web/.env", ".env.local", ".env.production", "keys/id_rsa", ".netrc"];
+        for path in files.iter().chain(&stores) {
             assert!(is_secret_file(path), "{path}");
         }
         for path in [
@@ -697,6 +712,8 @@ mod tests {
             "src/.env/main.rs",
             "id_rsa.pub",
             "environment.yml",
+            "src/keystore.rs",
+            "tests/data/server.p12",
         ] {
             assert!(!is_secret_file(path), "{path}");
         }

@@ -66,7 +66,7 @@ const SHAPES: &[SecretShape] = &[
         "{name}+",
         20,
     ),
-    key("ghp_|gho_|ghu_|ghs_|ghr_|hf_", "{word}+", 30),
+    key("ghp_|gho_|ghu_|ghs_|ghr_|hf_|sbp_", "{word}+", 30),
     key("sk_live_|sk_test_|rk_live_|rk_test_|whsec_", "{word}+", 16),
     key("xoxa-|xoxb-|xoxe-|xoxo-|xoxp-|xoxr-|xoxs-|xapp-", "{name}+", 10),
     key("npm_|dop_v1_|doo_v1_|dor_v1_|rubygems_|AIza|CLOJARS_", "{name}+", 35),
@@ -84,6 +84,14 @@ const SHAPES: &[SecretShape] = &[
             starts_word(it) && it.whole.len() == it.least && it.whole.iter().all(is_one)
         },
         ..key("AKIA|ASIA|ABIA|ACCA", "{name}+", 20)
+    },
+    // Twilio.
+    SecretShape {
+        is_secret: |it| {
+            let is_hex = it.whole[2..].iter().all(u8::is_ascii_hexdigit);
+            starts_word(it) && it.whole.len() == it.least && is_hex
+        },
+        ..key("SK", "{name}+", 34)
     },
     SecretShape {
         is_secret: starts_word,
@@ -109,7 +117,8 @@ const SHAPES: &[SecretShape] = &[
                 || has_scheme && it.body.len() >= it.least && is_no_word(it.body)
         },
     ),
-    value("bearer ", "({token}+)", 16, |it| starts_word(it) && is_key(it)),
+    // Discord has bots.
+    value("bearer |bot ", "({token}+)", 16, |it| starts_word(it) && is_key(it)),
     value("cookie:", r#"[^\n"']{0,200}?session{name}*=({token}+)"#, 16, is_key),
     // The password of a URL, or a token in its place; not a variable.
     value("://", "(?:{login}*:((?:{login}|:)+)|({name}{20,}))@", 0, |it| {
