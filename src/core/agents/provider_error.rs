@@ -58,6 +58,8 @@ pub enum ProviderErrorKind {
     Authentication,
     /// The account has no credit, or may not spend it.
     Credit,
+    /// The provider does not serve the country or region from which it is asked.
+    Region,
     /// The account has no such model.
     Model,
     /// The agent rejected its command line or settings at start.
@@ -154,6 +156,9 @@ impl ProviderErrorKind {
             ProviderErrorKind::Credit => {
                 (Reaction::Stop(Exit::Denied), "the account has no credit")
             }
+            ProviderErrorKind::Region => {
+                (Reaction::Stop(Exit::Denied), "the provider does not serve this country or region")
+            }
             ProviderErrorKind::Model => {
                 (Reaction::Stop(Exit::Agent), "the model is not available to this account")
             }
@@ -236,6 +241,8 @@ impl ProviderErrorKind {
             Some(preset.map_or_else(own, AgentPreset::installation))
         } else if is(ProviderErrorKind::Credit) {
             Some("add credit to the account, or name another agent with `--agent`".to_owned())
+        } else if is(ProviderErrorKind::Region) {
+            Some("name another agent with `--agent`".to_owned())
         } else if is(ProviderErrorKind::Model) {
             Some(
                 "name a model of this account in the command of the agent or in its own settings"
@@ -421,6 +428,7 @@ fn of_end<Z: TimeZone>(
         Some(
             ProviderErrorKind::UsageLimit { .. }
                 | ProviderErrorKind::Credit
+                | ProviderErrorKind::Region
                 | ProviderErrorKind::TooLong
                 | ProviderErrorKind::NoAnswer
         )
@@ -503,6 +511,7 @@ mod tests {
             (O::ServerError, [wait(1), wait(8), Advice::Count]),
             (O::Authentication, [denied; 3]),
             (O::Credit, [denied; 3]),
+            (O::Region, [denied; 3]),
             (O::Model, [agent; 3]),
             (O::Setup, [agent; 3]),
             (O::Missing, [agent; 3]),
@@ -535,6 +544,12 @@ mod tests {
             classify(&output, &Utc::now())
         };
         assert_eq!(kind(&transcript), Some(ProviderErrorKind::Unexplained));
+        let region = "unexpected status 403 Forbidden: Country, region, or territory not supported";
+        transcript.end.as_mut().unwrap().text = region.to_owned();
+        transcript.end.as_mut().unwrap().status = Some(403);
+        assert_eq!(kind(&transcript), Some(ProviderErrorKind::Region));
+        transcript.end.as_mut().unwrap().text = "flux gate".to_owned();
+        transcript.end.as_mut().unwrap().status = None;
         transcript.usage.tokens = Some(Tokens { input: 9, ..Tokens::default() });
         assert_eq!(kind(&transcript), None);
     }

@@ -101,6 +101,9 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("token*exceeds the limit", ProviderErrorKind::TooLong),
     ("token*exceeds the maximum", ProviderErrorKind::TooLong),
     ("range of input length", ProviderErrorKind::TooLong),
+    ("unsupported_country", ProviderErrorKind::Region),
+    ("country, region, or territory not supported", ProviderErrorKind::Region),
+    ("location is not supported", ProviderErrorKind::Region),
     // Google words a limit for a minute as OpenAI does an account without credit.
     ("model_capacity_exhausted", ProviderErrorKind::Overloaded),
     ("capacity is unavailable", ProviderErrorKind::Overloaded),
