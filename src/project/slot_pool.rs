@@ -392,11 +392,14 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
             let (own, work): (Vec<&str>, _) =
                 (graph.iter().map(String::as_str).collect(), slot.integration());
             let restored = work.restore(left, base, branch, &own, Some(attributes), *marks);
-            if restored.is_err() {
-                // Else the next try would take another slot, although a ref keeps the work.
-                let _ = work.start_over(base, branch);
-            }
-            let mut restored = restored?;
+            let mut restored = match restored {
+                // No other slot or executor fares better, and a ref keeps the work.
+                Err(error) if exit::of_error(&error) != Exit::Disk => {
+                    work.start_over(base, branch)?;
+                    RestoredWork::Unreadable(format!("{error:#}"))
+                }
+                restored => restored?,
+            };
             if let RestoredWork::Marked(paths) = &restored
                 && !setup.is_empty()
                 && !is_set_up(&slot, setup)?

@@ -26,7 +26,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         diagnostic::visible,
-        event::{AttemptEvent, Held},
+        event::{AttemptEvent, Held, RunEvent},
         executor::ExecutorFault,
         exit::{self, Exit, Failure},
         graph::task::TaskId,
@@ -315,10 +315,16 @@ impl RunSlots {
             Ok(PreparedSlot::BadBase(why)) => Input::BadBase(id, why),
             Ok(PreparedSlot::Ready { slot: tree, restored, is_set_up }) => {
                 (record.locks, record.controls) = (tree.locks(), Some(tree.local().controls()));
+                let (mut unreadable, mut restored) = (None, restored);
+                if let Some(RestoredWork::Unreadable(why)) = restored {
+                    (unreadable, restored) = (Some(why), None);
+                }
                 let (conflicts, marked) = match restored.clone() {
                     Some(RestoredWork::Conflict(paths)) => (paths, Vec::new()),
                     Some(RestoredWork::Marked(paths)) => (Vec::new(), paths),
-                    Some(RestoredWork::Done) | None => Default::default(),
+                    Some(RestoredWork::Done | RestoredWork::Unreadable(_)) | None => {
+                        Default::default()
+                    }
                 };
                 if restored.is_some() && conflicts.is_empty() {
                     let left = attempt::changed(&cx.workspace, &tree)?;
@@ -329,9 +335,13 @@ impl RunSlots {
                 record.clear_slot_reports(&cx.workspace)?;
                 let base = record.base.clone().context("an attempt without a base")?;
                 graph_copy::write(&cx.workspace, &tree, &base, graph)?;
-                if restored.is_some()
-                    && let Some((from, _)) = left_work(cx, history, &record.task_id)?
-                {
+                let is_told = restored.is_some() || unreadable.is_some();
+                let left = if is_told { left_work(cx, history, &record.task_id)? } else { None };
+                if let (Some(why), Some((from, _))) = (&unreadable, &left) {
+                    let id = &record.task_id;
+                    let text = format!("{id} starts over: {from} cannot be restored: {why}");
+                    facts.of_attempt(record, RunEvent::Noticed { text });
+                } else if let Some((from, _)) = left {
                     let attempt = record.attempt;
                     let restored = AttemptEvent::WorkRestored { attempt, from, conflicts, marked };
                     facts.of_attempt(record, restored);

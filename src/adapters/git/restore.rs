@@ -39,6 +39,8 @@ pub enum RestoredWork {
     Marked(Vec<String>),
     /// The work conflicts with the branch in these files. The slot has none of it.
     Conflict(Vec<String>),
+    /// The work cannot be read, for this reason. The slot has none of it.
+    Unreadable(String),
 }
 
 /// The work of a pin.
