@@ -548,6 +548,28 @@ fn what_is_checked_out_in_a_slot_is_the_work() {
 }
 
 #[test]
+fn a_pulled_commit_that_is_amended_stays_that_of_others() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    let folder = trial.sign("origin").display().to_string();
+    trial.git(&["clone", "--quiet", "--bare", ".", &folder]);
+    trial.git(&["remote", "add", "origin", &folder]);
+    let script = "git clone --quiet $TRIAL_DIR/origin $TRIAL_DIR/theirs
+        (cd $TRIAL_DIR/theirs; echo 1 > theirs; git add -A
+         git -c user.name=O -c user.email=o@example.org commit --quiet -m Theirs; git push --quiet)
+        git pull --quiet origin main; put work/a.txt a; git add -A
+        git commit --quiet --amend --no-edit; report";
+    tell(&trial, "a", script);
+    trial.run(["run"]).graph_complete();
+    let theirs =
+        trial.git(&["-C", &trial.sign("theirs").display().to_string(), "rev-parse", "HEAD"]);
+    trial.git(&["merge-base", "--is-ancestor", theirs.trim(), "main"]);
+    let completed = &trial.lines("completed")[0];
+    assert!(!completed["commits"].to_string().contains("Theirs"), "{completed}");
+    assert_eq!(completed["pulled"][0]["subject"], "Theirs");
+    assert!(trial.root().join("work/a.txt").exists());
+}
+
+#[test]
 fn pulled_commits_keep_their_ids_and_stay_when_the_task_is_taken_back() {
     let work = |pull: &&str| {
         let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");

@@ -91,7 +91,8 @@ impl Repo {
     ) -> Result<LeftCommits> {
         let base = start.base.clone();
         let mut known: BTreeSet<String> = others.iter().map(ToString::to_string).collect();
-        known.extend(self.fetched(start.began)?);
+        let fetched = self.fetched(start.began)?;
+        known.extend(fetched.iter().cloned());
         known.insert(base.to_string());
         let hidden: String = known.iter().flat_map(|id| ["^", id, "\n"]).collect();
         let log = ["log", "--no-show-signature", "--ignore-missing", FORMAT, "--stdin"];
@@ -103,13 +104,16 @@ impl Repo {
             if mark == "-" { below.push(id.into()) } else { new.extend(Some(id.to_owned())) }
         }
         let has_base = self.has_ancestor(&head, &base)?;
-        let has_amended = !has_base && self.amended(&base).iter().any(|id| new.contains(id));
-        let newest_below = if below.iter().all(|id| *id == base) {
+        let is_amended = |id: &str| self.amended(id).iter().any(|id| new.contains(id));
+        // What was pulled and then amended is below the work as it was pulled.
+        let pulled: Vec<&str> =
+            fetched.iter().map(|id| &**id).filter(|id| is_amended(id)).collect();
+        let has_amended = !has_base && is_amended(&base) || !pulled.is_empty();
+        let newest_below = if pulled.is_empty() && below.iter().all(|id| *id == base) {
             vec![base.clone()]
         } else {
-            let mut all: Vec<&str> = below.iter().map(CommitId::as_str).collect();
-            all.push(&base);
-            let independent = [&["merge-base", "--independent"], &all[..]].concat();
+            let mut independent = vec!["merge-base", "--independent", base.as_str()];
+            independent.extend(below.iter().map(CommitId::as_str).chain(pulled));
             lossy(&program::run(&self.root, &independent)?).lines().map(CommitId::from).collect()
         };
         let has_new = !new.is_empty();
