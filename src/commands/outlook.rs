@@ -1,6 +1,11 @@
 //! What a person should know before a run, since it would spoil it.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
 use anyhow::Result;
 
@@ -14,6 +19,7 @@ use crate::{
         graph::{TaskGraph, task::Task},
         select::MAX_ITERATIONS,
     },
+    fixed_limit,
     project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},
     runner::{self, RunOptions},
     view::lines::{counted, few},
@@ -99,11 +105,24 @@ fn other_branch(workspace: &Workspace, branch: &str) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
+/// What is said while git looks for changes for long.
+const SLOW: &str = "git still looks for changes in the checkout; a filter of it may hang, and \
+                    `git status` shows whether it does; Ctrl-C ends the run";
+
 /// What is not committed: attempts in slots do not have it and it can hold back what lands; to
 /// attempts in the checkout it is open. A filter of git can make this last, so that a run asks once
 /// it can be stopped.
 pub(super) fn uncommitted(workspace: &Workspace, graph: &TaskGraph) -> Option<String> {
+    // What works is dropped with the sender, and nothing is said.
+    let (working, ended) = mpsc::channel::<()>();
+    let patience = (fixed_limit::git() / 60).max(Duration::from_secs(1));
+    thread::spawn(move || {
+        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            terminal::say(SLOW);
+        }
+    });
     let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
+    drop(working);
     if changed.is_empty() {
         return None;
     }
