@@ -231,7 +231,7 @@ fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
     let number = TaskId::new(id).ok().and_then(|id| at.view.graph.number(&id));
     let used = number.filter(|_| counts).map_or(String::new(), |number| {
         let (failed, most) = at.view.failed_of(number);
-        let is_brief = at.view.history.of(id).brief > 0;
+        let is_brief = most > failed && at.view.history.of(id).brief > 0;
         let light = if is_brief { ", brief failures count a third" } else { "" };
         format!(" ({failed} of {most} attempts{light})")
     });
