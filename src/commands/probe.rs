@@ -2,7 +2,6 @@
 //! executor of an attempt.
 
 use std::{
-    convert::Infallible,
     env,
     fs::{self, File},
     io,
@@ -245,11 +244,10 @@ impl ProbeFolder {
         let limits = (limit, Duration::ZERO);
         let mut shown = question.is_shown.then(|| File::open(&said)).transpose()?;
         let mut show = || drop(shown.as_mut().map(|said| io::copy(said, &mut io::stdout())));
-        let turn = |_: &_| {
+        let outcome = process::run_guarded(&guardians, &spec, limits, || {
             show();
-            Ok::<_, Infallible>(true)
-        };
-        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, turn);
+            true
+        });
         show();
         Ok(outcome)
     }

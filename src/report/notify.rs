@@ -3,7 +3,6 @@
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     fs::{self, File},
     io,
     path::PathBuf,
@@ -285,8 +284,7 @@ impl NotifierCommand<'_> {
         };
         let guardians = GuardianProgram::new(&lock).map_err(|error| error.to_string())?;
         let spec = GuardianSpec::new(spec, input.clone());
-        let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
-        let Ok(outcome) = process::run_guarded(&guardians, &spec, (LIMIT, GRACE), turn);
+        let outcome = process::run_guarded(&guardians, &spec, (LIMIT, GRACE), || !is_cut());
         let last = agent_output::last_line(&output);
         for path in [input, output] {
             let _ = fs::remove_file(path);

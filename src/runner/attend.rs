@@ -1,5 +1,4 @@
-//! What a run does at any time: it handles signals, suspends itself, notices that time was lost, and
-//! runs commands of its own, during which it still handles all that.
+//! What a run does at any time: it receives messages, handles signals, and suspends itself.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +23,7 @@ use crate::{
     adapters::{
         git::{self, Repo},
         machine,
-        process::{self, AgentProcess, GuardianCommand},
+        process::{self, GuardianCommand},
         signal,
     },
     core::{
@@ -41,9 +40,6 @@ use crate::{
     },
     regular_file,
 };
-
-/// The interval between two ticks of the reporters while a command of the run itself runs.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Waits while git cannot read the repository, because a person is at work on its settings or rights. What
 /// an attempt has damaged does not mend itself, so the wait is short.
@@ -157,6 +153,7 @@ impl Runner {
             self.proofs.stop();
             self.side_agents.stop();
             self.hooks.stop(false);
+            self.whole.stop();
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.
@@ -202,39 +199,6 @@ impl Runner {
         }
         Ok(())
     }
-
-    /// Handles messages while a command of the run itself runs, and reports each second. Returns
-    /// whether it may continue.
-    pub(super) fn attend(&mut self, agent: &AgentProcess, ticked: &mut Instant) -> Result<bool> {
-        let mut may_continue = true;
-        while let Ok(message) = self.inbox.receiver.try_recv() {
-            match message {
-                RunnerMessage::Signal(signal::SUSPEND) => {
-                    agent.order(GuardianCommand::Freeze);
-                    self.signalled(signal::SUSPEND)?;
-                    agent.order(GuardianCommand::Thaw);
-                }
-                RunnerMessage::Signal(number) => {
-                    may_continue = false;
-                    self.signalled(number)?;
-                    if self.core.run.signals() > 1 {
-                        agent.order(GuardianCommand::Kill);
-                    }
-                }
-                message => self.inbox.later.push_back(message),
-            }
-        }
-        self.core.check_clocks()?;
-        self.core.check_time_limit()?;
-        if self.core.journal.has_news() {
-            self.core.catch_up()?;
-        }
-        if ticked.elapsed() >= TICK {
-            *ticked = Instant::now();
-            self.core.journal.tick();
-        }
-        Ok(may_continue)
-    }
 }
 
 // What a running run receives: messages of its threads, signals, and records that `ralph pause`,
@@ -247,7 +211,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Inbox {
     pub(super) receiver: Receiver<RunnerMessage>,
     sender: Sender<RunnerMessage>,
-    /// Messages that arrived while the whole was verified.
+    /// Messages that arrived while the repository could not be read.
     pub(super) later: VecDeque<RunnerMessage>,
 }
 

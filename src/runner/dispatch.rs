@@ -30,6 +30,7 @@ impl Runner {
             self.proofs.stop();
             self.side_agents.stop();
             self.hooks.stop(true);
+            self.whole.stop();
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
@@ -85,6 +86,10 @@ impl Runner {
                 return reviewer::ended(self, ended);
             }
             Some(RunnerMessage::HookEnded(ran)) => return self.hook_ended(ran),
+            Some(RunnerMessage::WholeChecked(outcome)) => {
+                self.whole.ended = Some(outcome);
+                None
+            }
             Some(RunnerMessage::Committed(id, end, made)) => {
                 self.attempts.committing -= 1;
                 self.committed(&id, *end, made)?

@@ -24,7 +24,7 @@ use super::{RunnerMessage, context::RunContext};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, AgentProcess, GuardianProgram, GuardianSpec, ProcessSpec},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
         duration,
@@ -94,12 +94,12 @@ impl HookRun {
         }))
     }
 
-    /// Runs the commands in order and stops at the first that fails. Calls `turn` repeatedly
-    /// meanwhile; it returns whether the command may continue.
+    /// Runs the commands in order and stops at the first that fails. `goes_on` says
+    /// whether the command may continue.
     ///
     /// # Errors
-    /// Errors of the disk and of `turn`.
-    pub fn run(self, mut turn: impl FnMut(&AgentProcess) -> Result<bool>) -> Result<HookOutcome> {
+    /// Errors of the disk.
+    pub fn run(self, mut goes_on: impl FnMut() -> bool) -> Result<HookOutcome> {
         let message_file = self.root.join(&self.folder).join(format!("{}.json", self.hook));
         regular_file::write(&message_file, format!("{}\n", self.message.json).as_bytes())
             .with_context(|| format!("write `{}`", message_file.display()))?;
@@ -119,7 +119,7 @@ impl HookRun {
             };
             let spec = GuardianSpec::new(spec, message_file.clone());
             let began = Instant::now();
-            let outcome = process::run_guarded(&self.guardians, &spec, self.limits, &mut turn)?;
+            let outcome = process::run_guarded(&self.guardians, &spec, self.limits, &mut goes_on);
             if outcome == Outcome::Cancelled {
                 return Ok(HookOutcome::Cancelled);
             }
@@ -204,7 +204,7 @@ impl RunHooks {
             let (stop, outbox) = (Arc::<AtomicBool>::default(), cx.outbox.clone());
             let asked = Arc::clone(&stop);
             thread::spawn(move || {
-                let ran = run.run(|_| Ok(!asked.load(Ordering::Relaxed)));
+                let ran = run.run(|| !asked.load(Ordering::Relaxed));
                 drop(outbox.send(RunnerMessage::HookEnded(ran)));
             });
             self.active = Some(ActiveHook { hook, task, stop, is_last });

@@ -14,7 +14,7 @@ use crate::{
             command::{AttemptId, PendingResult},
             input::{BuiltTrial, LandOutcome},
         },
-        verdict::Autocommit,
+        verdict::{Autocommit, Outcome},
     },
     project::{follower::Followed, slot_pool::PreparedSlot, suspect_slots::SuspectSlot},
 };
@@ -50,6 +50,8 @@ pub(super) enum RunnerMessage {
     SideAgent(AttemptId, SideNews),
     /// The hook at work ended.
     HookEnded(Result<HookOutcome>),
+    /// A command that verifies the whole ended.
+    WholeChecked(Outcome),
     /// The leftovers of an attempt were committed, or git refused; with the result that waits for it.
     Committed(AttemptId, Box<PendingResult>, Result<Option<Autocommit>>),
     /// A signal arrived.

@@ -2,7 +2,6 @@
 //! where the verify commands of an attempt run: those of proofs, and those that make files again.
 
 use std::{
-    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     sync::{
@@ -66,17 +65,14 @@ impl SideProcesses {
         spec: ProcessSpec,
         idle: Option<Duration>,
         limit: Duration,
-        mut goes_on: impl FnMut() -> bool,
+        goes_on: impl FnMut() -> bool,
     ) -> Outcome {
         if let Err(error) = regular_file::write(&self.sign, b"") {
             return Outcome::NotStarted { error: error.to_string() };
         }
         let guard = GuardianSpec::new(spec, self.sign.clone());
         let guard = GuardianSpec { idle, ..guard };
-        let goes_on = |_: &_| Ok::<_, Infallible>(goes_on());
-        let Ok(outcome) =
-            process::run_guarded(&self.guardians, &guard, (limit, self.grace), goes_on);
-        outcome
+        process::run_guarded(&self.guardians, &guard, (limit, self.grace), goes_on)
     }
 
     /// Removes the sign, and the temporary folder that a sandbox leaves there.

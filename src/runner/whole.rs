@@ -1,11 +1,20 @@
 //! The whole: what landed is verified together on the tip at the end of a run. What fails there was
 //! broken by a later commit, which is searched for among the landings, and its task is opened again.
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Instant,
+};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 
-use super::{Runner, checkout_graph, close, process_spec, processes};
+use super::{Runner, RunnerMessage, checkout_graph, close, process_spec, processes};
 use crate::{
     adapters::{
         git::Repo,
@@ -18,6 +27,7 @@ use crate::{
         executor::Executor,
         graph::task::{Status, TaskId},
         history::LandedWork,
+        select::Wait,
         verdict::{CheckResult, Outcome},
         whole::{WholeCheck, first_red},
     },
@@ -41,6 +51,17 @@ pub(super) struct RunWhole {
     ran: usize,
     /// A command that fails on the tip, and no task was opened again for it.
     pub(super) red: Option<String>,
+    /// Whether the command at work must end.
+    stops: Arc<AtomicBool>,
+    /// How it ended.
+    pub(super) ended: Option<Outcome>,
+}
+
+impl RunWhole {
+    /// Ends the command at work; no other one starts.
+    pub(super) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether the whole is verified before a run ends for this reason.
@@ -322,17 +343,21 @@ impl WholeTrial<'_> {
         };
         let guard = GuardianSpec::new(spec, output.clone());
         let guard = GuardianSpec { carrier, ..guard };
-        let (guardians, mut ticked) = (cx.guardians.clone(), Instant::now());
+        let (guardians, outbox) = (cx.guardians.clone(), cx.outbox.clone());
+        let stops = Arc::clone(&self.runner.whole.stops);
         self.runner.slots.let_change();
         let began = Instant::now();
-        let outcome = process::run_guarded(&guardians, &guard, limits, |agent| {
-            let goes_on = self.runner.attend(agent, &mut ticked)?;
-            Ok::<_, Error>(
-                goes_on
-                    && self.runner.core.cx.policy.stop.is_none()
-                    && !self.runner.core.is_ended_now(),
-            )
-        })?;
+        thread::spawn(move || {
+            let goes_on = || !stops.load(Ordering::Relaxed);
+            let outcome = process::run_guarded(&guardians, &guard, limits, goes_on);
+            drop(outbox.send(RunnerMessage::WholeChecked(outcome)));
+        });
+        let outcome = loop {
+            self.runner.wait(Wait::default())?;
+            if let Some(outcome) = self.runner.whole.ended.take() {
+                break outcome;
+            }
+        };
         placement::clean_up(&self.runner.core.cx.workspace, &executor, &record.mark());
         // A sandbox leaves its temporary folder next to the sign of its processes.
         let _ = fs::remove_dir_all(output.with_extension("tmpdir"));

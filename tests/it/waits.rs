@@ -175,14 +175,14 @@ fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
     let lines = "journal=\"$TRIAL_DIR/repo/logs/ralph.jsonl\"
         until grep -q agent_started \"$journal\"; do sleep 0.02; done
         flock \"$journal\" sh -c 'touch \"$TRIAL_DIR/held\"; sleep 600' &
-        until [ -e \"$TRIAL_DIR/held\" ]; do sleep 0.02; done; \"$RALPH\" task-complete a 2>&1; exit 1";
+        until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done; exit 1";
     let trial = staged(lines).env("RALPH_FIXED_LIMIT", "1s");
-    let words = ["run", "--", "sh", "-c", &staged_script(lines)];
-    let (exit, said) = limited(&trial, &words);
+    let run = trial.start_until(["run"], "held");
+    let locked = "ralph.jsonl` for longer than 1.0s; `fuser";
+    trial.run(["note", "a", "later"]).code(1).stderr_has(locked);
+    trial.leave("open");
     // The run ends too if it has something to write meanwhile.
-    assert!([Some(0), Some(1)].contains(&exit), "{said}");
-    let said = said + &trial.read("logs/attempts/a/1/stdout");
-    assert!(said.contains("ralph.jsonl` for longer than 1.0s; `fuser"), "{said}");
+    run.end(&trial).code_is_any();
     trial.no_process_is_left();
     // The lock ends with the attempt that holds it.
     trial.run(["run"]).graph_complete();

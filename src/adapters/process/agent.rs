@@ -255,17 +255,13 @@ const TURN: Duration = Duration::from_millis(50);
 /// Runs a command to its end; sends TERM after `limit` or when it is idle, and KILL after `grace`. Everything that it
 /// started has ended on return. The record of `spec` must be open in no other process.
 ///
-/// `turn` is called repeatedly meanwhile and returns whether the command may continue; the time it
-/// takes does not count.
-///
-/// # Errors
-/// The errors of `turn`, after which the guardian ends the command.
-pub fn run_guarded<E>(
+/// `goes_on` is called repeatedly meanwhile and returns whether the command may continue.
+pub fn run_guarded(
     guardians: &GuardianProgram,
     spec: &GuardianSpec,
     (limit, grace): (Duration, Duration),
-    mut turn: impl FnMut(&AgentProcess) -> Result<bool, E>,
-) -> Result<Outcome, E> {
+    mut goes_on: impl FnMut() -> bool,
+) -> Outcome {
     let (tell, told) = mpsc::channel();
     let agent = match AgentProcess::spawn(guardians, spec, move |news| drop(tell.send(news))) {
         Ok(agent) => agent,
@@ -274,11 +270,11 @@ pub fn run_guarded<E>(
             | NotStarted::Executor(ExecutorFault { why: error, .. })
             | NotStarted::Refused(error),
         ) => {
-            return Ok(Outcome::NotStarted { error });
+            return Outcome::NotStarted { error };
         }
         Err(NotStarted::Unguarded) => {
             tree::kill_marked(None, &spec.record);
-            return Ok(Outcome::Interrupted);
+            return Outcome::Interrupted;
         }
     };
     let limits = ProcessLimits { started: Instant::now(), limit, idle: spec.idle };
@@ -294,18 +290,15 @@ pub fn run_guarded<E>(
                     tree::kill_marked(None, &spec.record);
                 }
                 let ours = watch.ending().cloned();
-                return Ok(ours.or(closed.outcome).unwrap_or(Outcome::Interrupted));
+                return ours.or(closed.outcome).unwrap_or(Outcome::Interrupted);
             }
             Ok(ProcessNews::Left(_)) => agent.order(GuardianCommand::Kill),
             Ok(ProcessNews::Idle) => is_idle = true,
             Ok(ProcessNews::Arrived(_) | ProcessNews::Fetching | ProcessNews::Contact(_))
             | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
+            Err(RecvTimeoutError::Disconnected) => return Outcome::Interrupted,
         }
-        let began = Instant::now();
-        let may_continue = turn(&agent)?;
-        watch.postpone(began.elapsed());
-        let ours = if !may_continue {
+        let ours = if !goes_on() {
             Some(Outcome::Cancelled)
         } else if is_idle {
             Some(Outcome::Idle { limit_seconds: spec.idle.unwrap_or_default().as_secs() })

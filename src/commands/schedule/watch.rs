@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use super::{SchedulePlan, ScheduledRun, http_trigger};
 use crate::{
     adapters::{
-        process::{self, AgentProcess, GuardianCommand},
+        process,
         service_manager::{self, NotifyState},
         signal,
         state::Lock,
@@ -334,7 +334,7 @@ impl<'a> ScheduleDaemon<'a> {
         };
         let (folder, lock) = (self.workspace.place.hooks(), self.lock.folder());
         let hook = HookRun::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
-        match hook.map_or(Ok(HookOutcome::Passed), |hook| hook.run(|hook| Ok(self.attend(hook))))? {
+        match hook.map_or(Ok(HookOutcome::Passed), |hook| hook.run(|| self.attend()))? {
             HookOutcome::Passed if self.signal.is_none() => {
                 let outbox = self.outbox.clone();
                 let ended = move |outcome| drop(outbox.send(ScheduleMessage::Ended(outcome)));
@@ -351,19 +351,11 @@ impl<'a> ScheduleDaemon<'a> {
     }
 
     /// Handles messages while a hook runs. Returns whether the hook may continue.
-    fn attend(&mut self, hook: &AgentProcess) -> bool {
+    fn attend(&mut self) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                ScheduleMessage::Signal(signal::SUSPEND) => {
-                    hook.order(GuardianCommand::Freeze);
-                    signal::suspend();
-                    hook.order(GuardianCommand::Thaw);
-                }
-                // The first signal asked the daemon to end.
-                ScheduleMessage::Signal(_) if self.signal.is_some() => {
-                    hook.order(GuardianCommand::Kill);
-                }
-                ScheduleMessage::Signal(number) => self.signal = Some(number),
+                ScheduleMessage::Signal(signal::SUSPEND) => signal::suspend(),
+                ScheduleMessage::Signal(number) => drop(self.signal.get_or_insert(number)),
                 ScheduleMessage::Ended(_) | ScheduleMessage::Requested => {}
             }
         }

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -383,7 +382,7 @@ fn run(
     let file = workspace.state.attempt(&record.name());
     let spec = GuardianSpec::new(spec, file);
     let limits = (limit, workspace.config.grace);
-    let Ok(outcome) = process::run_guarded(guardians, &spec, limits, |_| Ok::<_, Infallible>(true));
+    let outcome = process::run_guarded(guardians, &spec, limits, || true);
     let _ = fs::remove_file(&paths);
     record.unlock(tree);
     Ok(match outcome {
