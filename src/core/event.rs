@@ -1,8 +1,9 @@
 //! The events of a run, as written to the journal. Every view is computed from them.
 //!
-//! Events stand in groups, one enum each. The file of a group has its events, `history/effect` has
-//! what follows from them, `view/lines` has their words, and `docs/journal.md` and `event/journal.jsonl` have a row and a sample line for each action.
-//! `record` defines the format of a line. This module does no I/O and reads no clock.
+//! Events are in groups, one enum each. The file of a group has its events, `history/effect` has
+//! their effects, `view/lines` has their words, and `docs/journal.md` and `event/journal.jsonl`
+//! have a row and a sample line for each action. `record` defines the format of a line. This module
+//! does no I/O and reads no clock.
 
 pub mod record;
 mod attempt;

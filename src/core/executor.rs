@@ -1,7 +1,7 @@
-//! Where the processes of attempts run: on this machine as they are, or somewhere else.
+//! The executors of attempts: this machine directly, or another place.
 //!
-//! Only the settings; how a process gets there is known to the adapters. Tasks, settings and flags
-//! name an executor with `run_on`.
+//! Only the settings; the adapters start the processes. Tasks, settings and flags name an executor
+//! with `run_on`.
 
 mod carrier_command;
 mod container_fault;
@@ -30,7 +30,7 @@ pub const SANDBOX: &str = "sandbox";
 pub struct Executor {
     /// The name in `run_on`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ExecutorKind,
 }
 
@@ -39,7 +39,7 @@ pub struct Executor {
 pub struct ExecutorFault {
     /// A message for a person.
     pub why: String,
-    /// Whether it lasts until a person does something: the executor is not tried again in a run.
+    /// Whether it lasts until a person fixes it: the executor is not tried again in a run.
     pub lasts: bool,
 }
 
@@ -55,7 +55,7 @@ impl ExecutorFault {
         ExecutorFault { why, lasts: false }
     }
 
-    /// A fault that only a person can mend.
+    /// A fault that only a person can fix.
     pub fn lasting(why: String) -> ExecutorFault {
         ExecutorFault { why, lasts: true }
     }
@@ -64,7 +64,7 @@ impl ExecutorFault {
 /// How the reason begins why an executor is out whose `setup` fails.
 pub const SETUP_FAULT: &str = "its `setup` fails";
 
-/// Says that an executor is out, and why. On this machine, what is wrong is the setup.
+/// Says that an executor is out, and why. On this machine, the fault is in the setup.
 pub fn fault_text(name: &str, lasts: bool, why: &str) -> String {
     if name == LOCAL && why.starts_with(SETUP_FAULT) {
         return why.replacen("its ", "", 1);
@@ -72,7 +72,7 @@ pub fn fault_text(name: &str, lasts: bool, why: &str) -> String {
     format!("executor `{name}` {}: {why}", fault_words(lasts))
 }
 
-/// What is wrong with an executor, in words that its reason follows.
+/// The state of a faulty executor, in words that its reason follows.
 pub fn fault_words(lasts: bool) -> &'static str {
     if lasts { "cannot be used" } else { "is out" }
 }
@@ -82,7 +82,7 @@ pub fn fault_words(lasts: bool) -> &'static str {
 pub struct Placement {
     /// The name of the executor.
     pub run_on: String,
-    /// What it runs in there, such as `bubblewrap 0.8.0`, `job 12` or a container.
+    /// Its enclosure there, such as `bubblewrap 0.8.0`, `job 12` or a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// The name of the machine, if it is another one.
@@ -94,7 +94,7 @@ impl Placement {
     /// The same on this machine.
     #[must_use]
     pub fn at(self, host: String) -> Placement {
-        // A container has a name of its own as a machine, which says nothing.
+        // A container has a meaningless host name of its own.
         let host = Some(host).filter(|host| !host.is_empty() && self.within.is_none());
         Placement { host, ..self }
     }
@@ -110,7 +110,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Where an attempt runs, in words: as it was asked for, until it is known.
+/// Where an attempt runs, in words: the requested executor until the placement is known.
 pub fn runs_on(run_on: Option<&str>, placement: Option<&Placement>) -> Option<String> {
     placement.map(Placement::to_string).or_else(|| run_on.map(str::to_owned))
 }
@@ -133,11 +133,11 @@ pub enum ExecutorKind {
     Command(CommandSettings),
 }
 
-/// What a sandbox allows in addition to the slot.
+/// The permissions of a sandbox in addition to the slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxSettings {
-    /// What makes it; by default the strongest that works.
+    /// Its engine; by default the strongest that works.
     pub engine: SandboxEngine,
     /// The network.
     pub network: Network,
@@ -151,7 +151,7 @@ pub struct SandboxSettings {
     pub env: Option<Vec<String>>,
 }
 
-/// What makes a sandbox.
+/// The engine of a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxEngine {
@@ -198,7 +198,7 @@ pub struct ContainerSettings {
 }
 
 impl ContainerSettings {
-    /// Says for people why a container of these settings did not start, with what to do.
+    /// Says for people why a container of these settings did not start, with the remedy.
     pub fn describe(&self, fault: &ContainerFault) -> String {
         fault.describe(self.engine.as_deref().unwrap_or("podman"), &self.image)
     }
@@ -210,7 +210,7 @@ impl ContainerSettings {
 pub struct SlurmSettings {
     /// The partition.
     pub partition: Option<String>,
-    /// What every job asks for; a task's own `resources` override it.
+    /// The request of every job; a task's own `resources` override it.
     pub resources: Resources,
     /// Further arguments of `srun`.
     pub args: Vec<String>,
@@ -240,7 +240,7 @@ pub struct SshSettings {
     pub env: Vec<String>,
     /// The path of `ralph` there.
     pub ralph: Option<String>,
-    /// Whether this program is sent to the host if there is no `ralph` of this version.
+    /// Whether this program is sent to a host without a `ralph` of this version.
     #[serde(default)]
     pub send_binary: bool,
 }
@@ -275,13 +275,13 @@ pub enum FileTravel {
 }
 
 impl FileTravel {
-    /// What a command does by default, which may reach any place.
+    /// The default for a command, which may reach any place.
     fn sent() -> FileTravel {
         FileTravel::Sent
     }
 }
 
-/// What an attempt needs of a cluster: the arguments of its queue, such as `{cpus-per-task: 8}`.
+/// The needs of an attempt on a cluster: arguments of its queue, such as `{cpus-per-task: 8}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Resources(pub BTreeMap<String, Value>);
@@ -396,8 +396,7 @@ impl Executor {
         if hosts.is_empty() { Ok(vec![Executor::find(name, known)?]) } else { Ok(hosts) }
     }
 
-    /// Returns the executor of this name: one of the settings, or one that needs none; the first host
-    /// of a pool.
+    /// Returns the executor of this name, from the settings or built in; the first host of a pool.
     ///
     /// # Errors
     /// A message with the names there are.

@@ -157,14 +157,14 @@ impl TaskGraph {
         self.frontier.cancelled
     }
 
-    /// Updates a status after an edit of the file. The dependencies stay as they are.
+    /// Updates a status after an edit of the file. The dependencies stay unchanged.
     pub fn set_status(&mut self, number: usize, status: Status) {
         let was = std::mem::replace(&mut self.tasks[number].status, status);
         self.frontier.follow(&self.tasks, &self.dag, number, was);
     }
 
-    /// The graph as a run that starts takes it: the claims of runs that are over hold nothing. None if
-    /// there are no such claims.
+    /// The graph for a starting run, without the claims of ended runs. None if there are no such
+    /// claims.
     pub fn without_void_claims(&self) -> Option<TaskGraph> {
         let is_void = |number: &usize| self.tasks[*number].has_void_claim();
         let void: Vec<usize> = (0..self.tasks.len()).filter(is_void).collect();
@@ -233,8 +233,7 @@ fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
     unreachable!("a strongly connected component leads back to its first member")
 }
 
-/// The tasks that are neither over nor waiting on a dependency, and those whose status says more than
-/// that they are pending.
+/// The tasks in progress, blocked, in need of input, or pending with complete dependencies.
 #[derive(Clone, Debug, Default)]
 struct Frontier {
     /// For each task, the number of its dependencies that are not complete.
@@ -336,15 +335,15 @@ impl Ancestors<'_> {
         Ancestors { graph, rank }
     }
 
-    /// Returns another of the dependencies `among` that waits on `one`, and so implies it. `steps` is
-    /// what is left to follow, at first [`STEPS`]; without it, nothing is implied.
+    /// Returns another of the dependencies `among` that waits on `one`, and so implies it. `steps`
+    /// is the number of steps left, at first [`STEPS`]; at 0, nothing is implied.
     pub fn implying(&self, one: usize, among: &[usize], steps: &mut usize) -> Option<usize> {
         let mut others = among.iter().copied().filter(|other| *other != one);
         let found = others.find(|other| self.waits_on(*other, one, steps));
         found.filter(|_| *steps > 0)
     }
 
-    /// Whether `task` waits on `other`. `steps` is what is left to follow; without it, the answer is
+    /// Whether `task` waits on `other`. `steps` is the number of steps left; at 0, the answer is
     /// yes, so that nothing is reported.
     pub fn waits_on(&self, task: usize, other: usize, steps: &mut usize) -> bool {
         task == other || self.waits_on_any(task, &[other], steps)

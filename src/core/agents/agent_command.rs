@@ -75,7 +75,7 @@ impl AgentCommand {
         self.known().map(|preset| preset.name.to_owned())
     }
 
-    /// Whether it prints what its model says and does as it happens, in a format that `ralph` reads.
+    /// Whether it prints the messages and actions of its model live, in a format known to `ralph`.
     pub fn streams(&self) -> bool {
         let at_end = self.known().map_or(&[][..], |preset| preset.at_end);
         self.output != Format::Text && !has_any(&self.argv, at_end)
@@ -94,7 +94,7 @@ impl AgentCommand {
         argv
     }
 
-    /// Whether its output says what an attempt cost.
+    /// Whether its output has the cost of an attempt.
     pub fn reports_cost(&self) -> bool {
         match self.output {
             Format::ClaudeJson => self.known().is_none_or(|preset| preset.name != "qwen"),
@@ -103,7 +103,7 @@ impl AgentCommand {
         }
     }
 
-    /// Whether it can go on in a conversation, which its output names.
+    /// Whether it can resume a conversation, which its output names.
     pub fn can_resume(&self) -> bool {
         self.output != Format::Text
             && self.known().is_some_and(|preset| {
@@ -142,7 +142,7 @@ impl AgentCommand {
         }
     }
 
-    /// Reads the value of `agent:`, in the order in which the agents are tried: the name of a
+    /// Reads the agents of `agent:`, in the order they are tried. The value is the name of a
     /// preset, a command line as a list of words, a mapping, or a list of names and mappings.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl AgentCommand {
         Ok(call)
     }
 
-    /// Adds the flag of its preset for something, with this value.
+    /// Adds a flag of its preset, with this value.
     fn set(
         &mut self,
         what: &str,

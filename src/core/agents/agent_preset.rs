@@ -24,7 +24,7 @@ pub struct AgentPreset {
     pub model: Option<&'static str>,
     /// The flag that selects the models for when that one is not available, if it has one.
     pub fallback: Option<&'static str>,
-    /// The flag with which an attempt costs at most so many US dollars, if it has one.
+    /// The flag that limits the cost of an attempt in US dollars, if it has one.
     pub budget: Option<&'static str>,
     /// The word that resumes a conversation whose id follows; none if it cannot do that unattended.
     pub resume: Option<&'static str>,
@@ -32,9 +32,9 @@ pub struct AgentPreset {
     pub no_resume: &'static [&'static str],
     /// The format of its output.
     pub format: Format,
-    /// The words of a command line of which any selects this format; none if it always has it.
+    /// The command-line words that each select this format; none if it always has it.
     pub typed: &'static [&'static str],
-    /// Those with which it prints nothing before its end.
+    /// The words that make it print nothing before its end.
     pub at_end: &'static [&'static str],
     /// Variables added to its environment.
     pub env: &'static [(&'static str, &'static str)],
@@ -63,9 +63,9 @@ pub struct AgentPreset {
 /// keychain or a helper program may hold a login too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Variables, any of which may be set. Their values are never read.
+    /// Variables; one is enough. Their values are never read.
     pub variables: &'static [&'static str],
-    /// Files, any of which may exist. `~` is the home folder, `$NAME` the value of a variable.
+    /// Files; one is enough. `~` is the home folder, `$NAME` the value of a variable.
     pub files: &'static [&'static str],
     /// How to log in for unattended work.
     pub how: &'static str,
@@ -221,8 +221,8 @@ const OPENCODE: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// amp 0.0.1790142911. Its own settings say what it may do without asking. Only its start was tried:
-/// it works only with its own server.
+/// amp 0.0.1790142911. Its own settings grant permissions. Only its start was tried: it works only
+/// with its own server.
 const AMP: AgentPreset = AgentPreset {
     name: "amp",
     argv: &["amp", "-x", "--stream-json"],

@@ -40,7 +40,7 @@ pub enum AttemptEvent {
         /// Its own slot, if it is isolated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slot: Option<String>,
-        /// Where it is to run, if that is not this machine as it is.
+        /// The executor to run on, unless local.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_on: Option<String>,
     },
@@ -52,10 +52,10 @@ pub enum AttemptEvent {
         attempt: u32,
         /// The ref that keeps the work.
         from: String,
-        /// The files in which it conflicts with the branch; then the attempt starts over.
+        /// The files that conflict with the branch; then the attempt starts over.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         conflicts: Vec<String>,
-        /// The files that have both sides of such a conflict, marked.
+        /// The files that have both sides of a conflict, marked.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         marked: Vec<String>,
     },
@@ -63,15 +63,15 @@ pub enum AttemptEvent {
     AgentStarted {
         /// The attempt.
         attempt: u32,
-        /// Where it runs, if that is not this machine as it is.
+        /// Where it runs, unless local.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<Placement>,
     },
-    /// The agent of the attempt goes on in its conversation.
+    /// The agent of the attempt continues its conversation.
     AgentContinued {
         /// The attempt.
         attempt: u32,
-        /// What is missing.
+        /// The reason, such as `no report`.
         lack: String,
     },
     /// The agent of the attempt ended, and its work is verified and lands.
@@ -118,13 +118,13 @@ pub enum AttemptEvent {
         /// The run that left it.
         from_run: String,
     },
-    /// What an attempt in the checkout did to its branch and to files of others was put back.
+    /// The changes of an attempt in the checkout to its branch and to files of others were undone.
     CheckoutRestored(CheckoutRestored),
     /// A slot of the pool contains work that is saved nowhere else, so it is left unchanged.
     SlotKept {
         /// The slot.
         slot: String,
-        /// What it contains.
+        /// Its unsaved work.
         why: String,
     },
 }
@@ -178,7 +178,7 @@ pub struct AgentChange {
     pub obstacle: Option<ProviderError>,
 }
 
-/// What was put back after an attempt that worked in the checkout.
+/// The changes undone after an attempt in the checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckoutRestored {
     /// The attempt.
@@ -247,7 +247,7 @@ pub enum CheckEvent {
     Proved {
         /// The attempt.
         attempt: u32,
-        /// What they show.
+        /// Their result.
         #[serde(flatten)]
         proof: Proof,
     },

@@ -24,7 +24,7 @@ pub struct ChildrenLeft {
     pub limit_seconds: f64,
 }
 
-/// The identity of a process, which tells it from a later one with the same number.
+/// The identity of a process, distinct from that of a later one with the same number.
 ///
 /// On a system without `/proc` the boot id is empty and the start time 0. Such an identity matches
 /// no process: without `/proc` there is no proof, and `ralph` does not signal a process on a guess.
@@ -36,7 +36,7 @@ pub struct Identity {
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since the boot.
     pub start_time: u64,
-    /// The number of the pid namespace in which `pid` counts; 0 if it is unknown.
+    /// The number of the pid namespace of `pid`; 0 if it is unknown.
     #[serde(default)]
     pub pid_namespace: u64,
 }

@@ -24,7 +24,7 @@ pub struct AttemptResult {
     pub outcome: Outcome,
     /// Wall time.
     pub duration_seconds: f64,
-    /// What the repository shows. In a box, because records are moved often while a journal is read.
+    /// The evidence. In a box, because records are moved often while a journal is read.
     #[serde(flatten)]
     pub evidence: Box<Evidence>,
     /// The name of the agent.
@@ -39,7 +39,7 @@ pub struct AttemptResult {
     /// The last non-blank line of the agent's output, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
-    /// What was missing each time that the agent went on in its conversation.
+    /// The reason for each continuation of its conversation, such as `no report`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub continued: Vec<String>,
     /// The processes that the agent left running, which `ralph` killed.
@@ -81,7 +81,7 @@ impl AttemptResult {
         }
     }
 
-    /// What stands for a stored result that this build cannot read.
+    /// The placeholder for a stored result that this build cannot read.
     pub(crate) fn unreadable() -> AttemptResult {
         AttemptResult {
             why: "the stored result was written by another build".to_owned(),
@@ -157,7 +157,7 @@ impl AttemptResult {
                     "interrupted"
                 }
             }
-            // Its work did not land, but it is not over for the task, and nobody is told.
+            // Its work did not land, but the task continues, and no notification is sent.
             Verdict::Conflict | Verdict::Rejected => "failed",
         }
     }

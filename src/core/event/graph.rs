@@ -79,7 +79,7 @@ pub enum Cause {
     /// The file said that the task is open, and a commit in the history of HEAD says that it is
     /// complete.
     History,
-    /// The work of the task is on another branch than the one that is checked out.
+    /// The work of the task is on a branch that is not checked out.
     OtherBranch,
     /// `ralph` restored the status after an attempt at another task changed it.
     PutBack,
@@ -134,7 +134,7 @@ pub struct DraftCall {
 }
 
 impl DraftCall {
-    /// What it used; it counts as an attempt.
+    /// Its usage; it counts as an attempt.
     pub fn spend(&self) -> Spend {
         Spend::of(&self.usage, &self.outcome, self.duration_seconds)
     }

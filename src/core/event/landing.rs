@@ -20,15 +20,15 @@ pub enum LandingEvent {
         /// The number of queued attempts, including this one.
         waiting: usize,
     },
-    /// The merge queue tries the work of these tasks, on top of the target branch and of what is
+    /// The merge queue tries the work of these tasks, on top of the target branch and of the work
     /// queued before it.
     Merging(Batch),
     /// Nothing can land, for this reason.
     MergeHeld(Held),
-    /// Work has landed, and the branch and its checkout do not have it yet: something of a person's
-    /// is in the way.
+    /// Work has landed, and the branch and its checkout do not have it yet: a person's changes are
+    /// in the way.
     CheckoutWaits(WaitingWork),
-    /// The branch and its checkout have what had to wait.
+    /// The branch and its checkout have the work that had to wait.
     CheckoutFollowed {
         /// The branch.
         branch: String,
@@ -68,7 +68,7 @@ pub struct TakenBack {
     pub commit: CommitId,
     /// The commits of the work, oldest first.
     pub reverted: Vec<CommitId>,
-    /// What the person says to the next attempt.
+    /// The person's note to the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -90,7 +90,7 @@ pub struct TipRed {
     /// The command and its result.
     #[serde(flatten)]
     pub check: CheckResult,
-    /// What running it again has shown.
+    /// The result of running it again.
     pub found: TipFault,
     /// The commit that broke it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ impl fmt::Display for TipRed {
 pub struct Batch {
     /// The target branch.
     pub branch: String,
-    /// The commit on top of which they are tried: of the target branch, or of the trial before.
+    /// The commit that they are tried on: of the target branch, or of the trial before.
     pub onto: CommitId,
     /// The tasks whose work is tried, in this order.
     pub tasks: Vec<TaskId>,
@@ -169,7 +169,7 @@ pub struct WaitingWork {
     pub branch: String,
     /// The checkout that has it; empty if none has.
     pub checkout: String,
-    /// The tasks, in the order in which they landed.
+    /// The tasks, in the order they landed.
     pub tasks: Vec<TaskId>,
     /// The files in the checkout that would be overwritten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -196,17 +196,17 @@ pub enum ExecutorEvent {
         attempt: u32,
         /// The executor.
         run_on: String,
-        /// What it waits for, as far as that is known.
+        /// The reason for the wait, as far as known.
         why: String,
     },
-    /// The attempt was taken back before its agent started, because its executor is out: it
-    /// costs neither an iteration nor an attempt, and its number is used again.
+    /// The attempt was withdrawn before its agent started, because its executor is out: it
+    /// costs neither an iteration nor an attempt, and its number is reused.
     Withdrawn {
         /// The attempt.
         attempt: u32,
         /// The executor.
         run_on: String,
-        /// What was tried, and how it failed.
+        /// The failed step and its error.
         why: String,
     },
     /// An executor is out: it does not answer, or cannot take work. One attempt at a time tries it
@@ -216,11 +216,11 @@ pub enum ExecutorEvent {
         run_on: String,
         /// The reason.
         why: String,
-        /// The number of tries that have failed since it answered last; 0 if the first one goes on.
+        /// The number of failed tries since its last answer; 0 during the first.
         tries: u32,
         /// The pause before the next try.
         pause_seconds: u64,
-        /// Whether only a person can mend it: the run does not wait for that.
+        /// Whether only a person can fix it: the run does not wait for that.
         #[serde(default, skip_serializing_if = "is_default")]
         lasts: bool,
     },
@@ -229,8 +229,8 @@ pub enum ExecutorEvent {
         /// The executor.
         run_on: String,
     },
-    /// The line to the process of the attempt is silent or was cut, so that nothing shows whether the
-    /// process runs; or it is restored.
+    /// Contact with the process of the attempt is lost, so that nothing shows whether it runs; or
+    /// contact is restored.
     Contact {
         /// The attempt.
         attempt: u32,

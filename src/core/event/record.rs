@@ -25,11 +25,11 @@ pub struct Record {
     pub iteration: Option<u32>,
     /// The task that it is about.
     pub task_id: Option<TaskId>,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// The fields of every line, in the order in which they are written.
+/// The fields of every line, in the order they are written.
 #[derive(Serialize)]
 struct Envelope<'a> {
     timestamp: String,

@@ -1,10 +1,10 @@
-//! What people and agents say with a command.
+//! Requests of people and agents by a command.
 
 use serde::{Deserialize, Serialize};
 
 use crate::default_value::is_default;
 
-/// What people and agents say with a command.
+/// A request of a person or an agent by a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEvent {
@@ -21,7 +21,7 @@ pub enum RequestEvent {
     Reviewed {
         /// The attempt.
         attempt: u32,
-        /// What the person noted about it.
+        /// The person's note about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
@@ -51,7 +51,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What a person says to the next attempts by themselves: an answer to no question.
+    /// A person's unasked note to the next attempts: an answer to no question.
     pub fn note(text: impl Into<String>) -> Answer {
         Answer { question: String::new(), answer: text.into() }
     }

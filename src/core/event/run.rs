@@ -27,7 +27,7 @@ pub enum RunEvent {
     },
     /// No remaining task can start.
     Blocked {
-        /// The smallest set of tasks that block the others; the one that frees the most is first.
+        /// The smallest set of tasks that block the others; the task that frees the most is first.
         holders: Vec<Blocker>,
     },
     /// Ctrl-Z suspended the run and its attempts until `fg`.
@@ -41,12 +41,12 @@ pub enum RunEvent {
     },
     /// Commits are to be signed, and none can be; later ones are made without a signature.
     CommitsUnsigned {
-        /// What git said.
+        /// The message of git.
         why: String,
     },
-    /// Something that a person should know, and that nothing else follows from.
+    /// A remark for people, without further effect.
     Noticed {
-        /// What it is, as a sentence without a full stop.
+        /// The remark, a sentence without a full stop.
         text: String,
     },
     /// `ralph run` ended.
@@ -113,7 +113,7 @@ pub struct Begun {
     /// Whether its agents run in terminals.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tmux: bool,
-    /// Where its attempts run, if `--on` says so.
+    /// The executor of its attempts, if set by `--on`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_on: Option<String>,
     /// The filter of tasks, as the flags gave it.

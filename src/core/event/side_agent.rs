@@ -25,7 +25,7 @@ pub struct ReviewEnd {
     /// The reported usage.
     #[serde(flatten)]
     pub usage: Usage,
-    /// What the provider of the reviewer refused it for.
+    /// The provider error of the reviewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
     /// Whether the review is made again, since the work must not land without it.
@@ -40,12 +40,12 @@ pub struct ReviewWait {
     pub attempt: u32,
     /// The name of the reviewer's agent.
     pub by: String,
-    /// What its provider refuses it for.
+    /// The provider error.
     pub obstacle: ProviderError,
 }
 
 impl ReviewEnd {
-    /// What it used: of no attempt.
+    /// Its usage, part of no attempt.
     pub fn spend(&self) -> Spend {
         Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
     }

@@ -49,8 +49,8 @@ pub enum StopReason {
         /// The limit.
         max_wait: Duration,
     },
-    /// Every executor that what is left needs is out, for longer than `max_wait` or until a person
-    /// mends it.
+    /// Every executor that the remaining tasks need is out, for longer than `max_wait` or until a
+    /// person fixes it.
     Unreachable {
         /// The executor.
         run_on: String,
@@ -58,7 +58,7 @@ pub enum StopReason {
         since: DateTime<Utc>,
         /// The newest reason.
         why: String,
-        /// The limit; none if only a person can mend it.
+        /// The limit; none if only a person can fix it.
         max_wait: Option<Duration>,
         /// The others, each with its reason.
         others: Vec<(String, String)>,
@@ -163,7 +163,7 @@ impl StopReason {
 }
 
 impl StopReason {
-    /// The reason of a run that has done all tasks, and of which a commit reverts the work of one.
+    /// The reason of a run that has done all tasks, if a commit reverts the work of one.
     pub fn reverted(id: &TaskId, by: &CommitId) -> String {
         format!(
             "what was to be done has landed, but commit {} reverts the work of `{id}`; `ralph take-back {id}` \

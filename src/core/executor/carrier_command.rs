@@ -22,7 +22,7 @@ const WORKER: &str = "__worker";
 const IN_CONTAINER: &str = "/usr/local/bin/ralph";
 /// The variables that a job on a cluster gets with the worker; all others are sent to the worker.
 const JOB_VARIABLES: &str = "PATH,HOME,USER,LOGNAME,SHELL,LANG,LC_ALL";
-/// The time for which a job may live longer than what runs in it, for its start and its files.
+/// The time that a job may outlive its process, for its start and its files.
 const JOB_SLACK: Duration = Duration::from_secs(5 * 60);
 /// The arguments of `srun` that other arguments or settings determine.
 const OWN_ARGUMENTS: [&str; 14] = [
@@ -30,7 +30,7 @@ const OWN_ARGUMENTS: [&str; 14] = [
     "ntasks", "output", "pty", "version",
 ];
 
-/// What the command contains besides the settings of the executor.
+/// The parts of the command besides the settings of the executor.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierFacts<'a> {
     /// This program, an absolute path without links.
@@ -43,13 +43,13 @@ pub struct CarrierFacts<'a> {
     pub home: &'a Path,
     /// The folder that the processes work in.
     pub slot: &'a Path,
-    /// What else they must see under the same path.
+    /// The other paths that they must see under the same path.
     pub mounts: &'a [SharedPath],
-    /// What the task asks for; overrides the settings.
+    /// The resources of the task; they override the settings.
     pub resources: &'a Resources,
     /// The time limit of the process.
     pub time_limit: Option<Duration>,
-    /// What runs containers, for an executor that is one.
+    /// The container engine, for an executor that is a container.
     pub container: Option<&'a ContainerEngine>,
     /// The names of the variables of this process that `srun` would read as arguments: it has them
     /// if it runs in a job itself.
@@ -95,7 +95,7 @@ pub fn container_name(mark: &str) -> String {
     format!("ralph-{mark}")
 }
 
-/// What the names of jobs on a cluster begin with, before the mark of their attempt.
+/// The prefix of the names of jobs on a cluster, before the mark of their attempt.
 pub const JOB_PREFIX: &str = "ralph:";
 
 /// Returns the name of an attempt's jobs on a cluster.
@@ -106,7 +106,7 @@ pub fn job_name(mark: &str) -> String {
 /// Returns the command that starts a worker at this executor.
 ///
 /// # Errors
-/// The message says which setting cannot be used, and why.
+/// The setting that cannot be used, and why.
 pub fn carrier_command(
     executor: &Executor,
     facts: &CarrierFacts<'_>,
@@ -144,7 +144,7 @@ pub fn ssh_trial(settings: &SshSettings) -> String {
 /// the user there is.
 ///
 /// # Errors
-/// The message says what cannot be used, and why.
+/// The setting that cannot be used, and why.
 pub fn ssh_command(settings: &SshSettings, script: &str) -> Result<Vec<String>, String> {
     let host = &settings.host;
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
@@ -201,7 +201,7 @@ fn container(
     }
     let mut command = vec![engine.program.clone(), "run".to_owned()];
     command.extend(settings.args.iter().cloned());
-    // What an agent prints is not kept by the engine: secrets are removed from it only here.
+    // The engine must not keep the output of an agent: secrets are removed from it only here.
     command.extend(words(["--interactive", "--rm", "--log-driver=none"]));
     command.push(format!("--name={}", container_name(facts.mark)));
     command.push(format!("--label=ralph={}", facts.mark));
@@ -391,13 +391,13 @@ pub struct ProgramBuild {
     pub version: String,
     /// The system and processor that it was built for, as `uname -sm` prints them.
     pub system: String,
-    /// What tells it from other builds of this version.
+    /// Its hash, which differs in other builds of this version.
     pub hash: String,
     /// Its size in bytes.
     pub size: u64,
 }
 
-/// What the host answers first.
+/// The first answer of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAnswer {
     /// It has the program, at this path.

@@ -1,4 +1,4 @@
-//! Why a container did not start, as its engine tells it.
+//! Why a container did not start, from the output of its engine.
 
 /// The reason why a container did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum ContainerFault {
     NoImage,
     /// A container of this name is there already.
     NameTaken,
-    /// Something to mount is missing.
+    /// A path to mount is missing.
     NoMount(String),
     /// The image cannot run this program.
     NoProgram(String),
@@ -71,7 +71,7 @@ impl ContainerFault {
     /// Whether the engine may answer later: nothing needs to be installed or corrected.
     pub fn is_passing(&self) -> bool {
         match self {
-            // What is not known may pass, and blames no task until then.
+            // An unknown fault may pass, and blames no task until then.
             ContainerFault::NoDaemon | ContainerFault::NameTaken | ContainerFault::Other(_) => true,
             ContainerFault::NoEngine(_)
             | ContainerFault::NoImage
@@ -81,7 +81,7 @@ impl ContainerFault {
         }
     }
 
-    /// Says it for people, with what to do.
+    /// Says it for people, with the remedy.
     pub fn describe(&self, engine: &str, image: &str) -> String {
         match self {
             ContainerFault::NoEngine(None) => {

@@ -1,6 +1,6 @@
-//! Where a job on a Slurm cluster stands, as the cluster tells it.
+//! The state of a job on a Slurm cluster, as the cluster reports it.
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It waits for this reason, a word of Slurm.
@@ -18,7 +18,7 @@ pub enum JobState {
     /// The cluster has no such job: it has not got it yet, or has forgotten it, as it does minutes
     /// after the end.
     Absent,
-    /// The cluster did not tell, for this reason. Nothing follows from that.
+    /// The state is unknown, for this reason. Nothing follows from that.
     Unknown(String),
 }
 
@@ -185,7 +185,7 @@ fn hopeless(reason: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns why `srun` can never start such a job, with what to do, from what it has printed; none if the
+/// Returns why `srun` can never start the job, with the remedy, from its errors; none if the
 /// cluster may take the job later.
 pub fn slurm_refusal(errors: &str) -> Option<String> {
     const REFUSALS: [(&str, &str); 5] = [

@@ -1,10 +1,9 @@
-//! Edits of a graph, or of any small YAML text, in place. All bytes outside of the edit stay as they
-//! are.
+//! Edits of a graph, or of any small YAML text, in place. All other bytes stay unchanged.
 //!
-//! An edit collects replacements of bytes in the style of their neighbors, and what the text should
-//! mean afterwards. At the end all of them are made at once, the text is parsed again and compared
-//! with that meaning; it is refused if they differ. So a wrong splice is refused, not written. Whether
-//! the result is a valid graph is for the caller to check.
+//! An edit collects replacements of bytes in the style of their neighbors, and the intended
+//! meaning of the text. At the end all of them are made at once, the text is parsed again and
+//! compared with that meaning; it is refused if they differ. So a wrong splice is refused, not
+//! written. The caller checks whether the result is a valid graph.
 
 pub(super) mod cut;
 mod entries;
@@ -144,8 +143,8 @@ impl<'t> TextEdit<'t> {
         self.mappings.entry(mapping).or_insert_with(|| entries().collect())
     }
 
-    /// The text with all replacements, those at one place in the order in which they were made. A
-    /// missing final line break stays missing.
+    /// The text with all replacements, those at one place in the order they were made. A missing
+    /// final line break stays missing.
     fn applied(&mut self) -> Result<String, Unsupported> {
         let mut splices = std::mem::take(&mut self.splices);
         splices.sort_by_key(|splice| (splice.at.start, splice.at.end));
@@ -182,7 +181,7 @@ impl<'t> TextEdit<'t> {
         })
     }
 
-    /// Whether a text means what this edit should lead to.
+    /// Whether a text has the intended meaning of this edit.
     fn leads_to(&self, document: &Document) -> bool {
         match (self.root(), document.root()) {
             (Some(old), Some(new)) => self.is_kept(old, new),

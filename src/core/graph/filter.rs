@@ -26,8 +26,8 @@ impl Filter {
         *self == Filter::default()
     }
 
-    /// Returns why the filter is a mistake, with a suggestion: it names something that no task has,
-    /// or no task has all of it.
+    /// Returns why the filter is a mistake, with a suggestion: no task has one of its values, or no
+    /// task matches all of them.
     pub fn mistake(&self, tasks: &[Task], file: &str) -> Option<String> {
         let ids = tasks.iter().map(|task| task.id.as_str());
         let stories = tasks.iter().filter_map(|task| task.story.as_deref());

@@ -1,8 +1,8 @@
 //! Lint: problems in a valid graph that would waste a run.
 //!
-//! Each rule looks at the tasks that are still to be done, and reports where, why it matters and
-//! the fix. A task turns a rule off with `allow`. What a rule must know of the machine is passed in
-//! as [`LintFacts`]; nothing here reads the disk.
+//! Each rule looks at the open tasks, and reports the place, why it matters and the fix. A task
+//! turns a rule off with `allow`. Facts about the machine are passed in as [`LintFacts`]; this
+//! module does not read the disk.
 
 mod missing;
 
@@ -17,7 +17,7 @@ use crate::{
     finding::{Finding, FindingKind},
 };
 
-/// What the rules know of the repository and its settings.
+/// The facts of the repository and its settings.
 pub struct LintFacts<'a> {
     /// The verify commands of the settings.
     pub verify: &'a [String],

@@ -2,8 +2,8 @@
 //!
 //! There are three steps. `rules` decides the result from the values alone. `fit` builds a text for
 //! it from pieces of the three sides. Then the text is parsed again and compared with the result of
-//! the first step. Conflicts for a person are marked as git does. What cannot be merged this way is
-//! refused, and the caller can fall back to a merge by lines.
+//! the first step. Conflicts for a person are marked as git does. Other merges are refused, and
+//! the caller can fall back to a merge by lines.
 //!
 //! This module knows neither the source of the texts nor whether they are valid graphs.
 
@@ -61,9 +61,9 @@ pub struct Conflict {
 pub enum Clash {
     /// Both sides have different values.
     Different,
-    /// Our side removed what theirs changed.
+    /// Our side removed a value that theirs changed.
     RemovedByUs,
-    /// Their side removed what ours changed.
+    /// Their side removed a value that ours changed.
     RemovedByThem,
 }
 
@@ -139,7 +139,7 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     Ok(Merged { text, conflicts })
 }
 
-/// Merges a text of the graph file with what landed, by task; none where they conflict.
+/// Merges a text of the graph file with the landed one, by task; none where they conflict.
 pub fn with_landed(base: &str, ours: &str, landed: &str) -> Option<String> {
     if ours == base || ours == landed {
         return Some(landed.to_owned());
@@ -148,7 +148,7 @@ pub fn with_landed(base: &str, ours: &str, landed: &str) -> Option<String> {
         return Some(ours.to_owned());
     }
     let merged = merge(Texts { base, ours, theirs: landed }).ok()?;
-    // What a person has removed stays removed, although it has landed.
+    // A task that a person has removed stays removed, although it has landed.
     let is_removed = |conflict: &Conflict| conflict.clash == Clash::RemovedByUs;
     let is_clear = merged.conflicts.iter().all(is_removed);
     is_clear.then(|| taking(&merged.text, Side::Ours))
@@ -265,7 +265,7 @@ impl MergeText {
     fn of(text: &str) -> MergeText {
         let bare = text.strip_prefix(BOM).unwrap_or(text);
         let breaks = bare.matches('\n').count();
-        // With one carriage return more, the text stays as it is, and is refused when it is read.
+        // With an extra carriage return, the text stays unchanged, and is refused when it is read.
         let is_crlf = breaks > 0
             && bare.matches("\r\n").count() == breaks
             && bare.matches('\r').count() == breaks;

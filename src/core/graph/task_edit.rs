@@ -1,8 +1,8 @@
 //! Edits of whole tasks in the text of a graph: inserts and removes tasks, and sets fields.
 //!
-//! An edit replaces only the bytes of what it changes, in the style of its neighbors. Then the text
-//! is parsed again and compared with the value that the edit should lead to, and refused if they
-//! differ. Whether the result is a valid graph is for the caller to check.
+//! An edit replaces only the changed bytes, in the style of their neighbors. Then the text is
+//! parsed again and compared with the value that the edit should lead to, and refused if they
+//! differ. The caller checks whether the result is a valid graph.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -26,9 +26,9 @@ pub struct NewTask {
     pub depends_on: Vec<TaskId>,
 }
 
-/// Returns the text with new tasks after all others, in their order, with their fields in the order in
-/// which fields are documented. Their dependencies are written as those of the other tasks: in
-/// `depends_on`, or in `edges`.
+/// Returns the text with new tasks after all others, in their order, with their fields in the
+/// documented order. Their dependencies are written as those of the other tasks: in `depends_on`,
+/// or in `edges`.
 ///
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
@@ -77,7 +77,7 @@ pub fn set_fields_of(text: &str, changes: &[FieldChanges]) -> Result<String, Uns
     })
 }
 
-/// Returns the text in which these tasks depend on another one too. A dependency is written as the file
+/// Returns the text with another task as a dependency of these. A dependency is written as the file
 /// does it: in `depends_on` of its task, or in `edges`.
 ///
 /// # Errors

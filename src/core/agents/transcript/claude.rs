@@ -15,14 +15,14 @@ use super::{
 /// - One process may report several results if background tasks end after the first. The last one
 ///   counts: its `total_cost_usd` covers the whole process, its `usage` and `num_turns` only its
 ///   part.
-/// - `subtype` is `success` for most errors; `is_error` tells. At a turn limit, older versions set
-///   only `subtype`.
+/// - `subtype` is `success` for most errors; `is_error` marks them. At a turn limit, older versions
+///   set only `subtype`.
 /// - `rate_limit_event` is a heartbeat. It means a limit only if its status is `rejected` and the
-///   run fails; `allowed_warning` says that one is near.
+///   run fails; `allowed_warning` means that a limit is near.
 /// - A provider error arrives as a message of the model `<synthetic>` with its name.
 ///
-/// - One that resumes a conversation counts `total_cost_usd` and `modelUsage` from its beginning in
-///   2.1.332, but in 2.1.221 its own part only.
+/// - A process that resumes a conversation counts `total_cost_usd` and `modelUsage` from the
+///   conversation's beginning in 2.1.332, but only its own part in 2.1.221.
 ///
 /// This is the state since the last result, with the totals before it.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ pub(super) struct ClaudeState {
     rejected_window: Option<LimitWindow>,
 }
 
-/// What the processes of a conversation used before the one whose output follows.
+/// The usage of a conversation's processes before the current one.
 #[derive(Debug, Default)]
 struct EarlierProcesses {
     cost: f64,
@@ -130,7 +130,7 @@ impl ClaudeState {
                 _ => {}
             }
         }
-        // It says why it waits, too.
+        // It has the reason for the wait, too.
         transcript.wait = wait.filter(|_| self.error.is_some());
     }
 

@@ -19,7 +19,7 @@ pub(super) struct EventReader {
     message: String,
     /// The cost of the steps of opencode, or of the messages of pi, so far.
     cost: f64,
-    /// What codex used in the processes before.
+    /// The usage of codex in the earlier processes.
     earlier: Option<Tokens>,
     /// The error of codex, copilot or pi since its last message.
     error: Option<FinalResult>,
@@ -39,7 +39,7 @@ impl EventReader {
         }
     }
 
-    /// Begins the output of the next process of the agent. What was open in the one before is over.
+    /// Begins the output of the agent's next process. Everything open in the previous one is over.
     pub fn next_process(&mut self, transcript: &mut AgentTranscript) {
         transcript.reopen();
         (transcript.end, transcript.message) = (None, None);

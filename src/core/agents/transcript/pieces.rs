@@ -15,7 +15,7 @@ pub enum OutputPiece {
     Message(String),
     /// The continuation of the last message.
     Continuation(String),
-    /// What the model thinks, where its agent prints that.
+    /// A thought of the model, where its agent prints that.
     Thought(String),
     /// A wait, in one short line.
     Action(String),
@@ -71,7 +71,7 @@ impl PieceCollector {
         text.clone_into(&mut self.message);
     }
 
-    /// Collects a thought, unless there is nothing in it.
+    /// Collects a thought, unless it is empty.
     pub fn push_thought(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.push(OutputPiece::Thought(cut(text, MESSAGE)));
@@ -91,14 +91,14 @@ impl PieceCollector {
 }
 
 impl AgentTranscript {
-    /// Notes the time of what comes next.
+    /// Notes the time of the next piece.
     pub(super) fn note_time(&mut self, at: &Value) {
         if let Some(pieces) = &mut self.pieces {
             pieces.at = time(at);
         }
     }
 
-    /// Collects a tool use, with one line that says what it does.
+    /// Collects a tool use, with a one-line summary.
     pub(super) fn shows(&mut self, tool: &str, line: &str, input: &Value, id: &Value) {
         if let Some(pieces) = &mut self.pieces {
             let used = ToolUse::new(tool, line.to_owned(), input, id);

@@ -1,6 +1,6 @@
 //! Tool uses and their results, in the detail that agents print: commands, edits, lists of work.
 //!
-//! Agents name their tools and fields differently; what is meant is found by the names of the fields.
+//! Agents name their tools and fields differently; the field names identify the action.
 
 use serde_json::Value;
 
@@ -21,11 +21,11 @@ pub struct ToolUse {
     pub tool: String,
     /// The tool and its target in one short line.
     pub line: String,
-    /// What it is to do.
+    /// The requested action.
     pub input: ToolInput,
 }
 
-/// What a tool is to do.
+/// The action requested of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
     /// To run a command.
@@ -34,7 +34,7 @@ pub enum ToolInput {
     Edits(Vec<FileEdit>),
     /// To apply a patch, in the agent's own format.
     Patch(String),
-    /// To show what is to be done.
+    /// To show a to-do list.
     Todo(Vec<TodoItem>),
     /// Anything else: its input as JSON; empty if there is none.
     Other(String),
@@ -51,7 +51,7 @@ pub struct FileEdit {
     pub new: String,
 }
 
-/// An entry of an agent's own list of what is to be done.
+/// An entry of an agent's own to-do list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TodoItem {
     /// The entry.
@@ -65,7 +65,7 @@ pub struct TodoItem {
 pub struct ToolResult {
     /// The id of the tool use.
     pub id: String,
-    /// What the tool printed.
+    /// The output of the tool.
     pub text: String,
     /// Whether it failed, or shows a failed test.
     pub is_error: bool,
@@ -162,7 +162,7 @@ impl ToolResult {
     }
 }
 
-/// The beginning and the end of a text: what a command says last counts most.
+/// The beginning and the end of a text: the last words of a command count most.
 fn end(text: &str) -> String {
     if text.len() <= DETAIL {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! What an agent waits for by itself, as far as its output says so.
+//! The waits of an agent on its own, from its output.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{AgentTranscript, OutputPiece};
 
-/// What an agent says that it waits for by itself before it goes on.
+/// A wait that an agent reports before it continues on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentWait {
     /// The reset of a limit.
@@ -33,7 +33,7 @@ impl AgentTranscript {
         }
     }
 
-    /// Notes what the agent waits for by itself.
+    /// Notes a wait of the agent on its own.
     pub(super) fn set_wait(&mut self, wait: AgentWait) {
         (self.wait, self.waits) = (Some(wait), self.waits + 1);
     }

@@ -26,7 +26,7 @@ pub(in crate::graph) struct CutPart {
     pub(in crate::graph) pad: usize,
 }
 
-/// The style in which pieces are joined.
+/// The style that joins pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::graph) enum CutStyle {
     /// Whole lines, in this column.

@@ -17,13 +17,13 @@ use crate::graph::{
 /// Where a new key goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPlace {
-    /// Where fields are in the order in which they are documented.
+    /// In the documented order of fields.
     Documented,
     /// After the status, or after the id of a task that has none.
     AfterStatus,
 }
 
-/// The position of a field in the order in which fields are documented.
+/// The position of a field in the documented order.
 pub(in crate::graph) fn rank(name: &str) -> usize {
     FIELDS.iter().position(|field| field.name == name).unwrap_or(FIELDS.len())
 }
@@ -171,8 +171,8 @@ impl Fields<'_> {
         Ok(TextSplice { at: colon..lines.end, with })
     }
 
-    /// The change of a list by item, so that the other items stay as they are. None if its layout does
-    /// not allow that.
+    /// The change of a list by item, so that the other items stay unchanged. None if its layout
+    /// does not allow that.
     fn items_change(
         &self,
         lines: Option<&Range<usize>>,
@@ -465,7 +465,7 @@ impl<'t> TextEdit<'t> {
     }
 }
 
-/// The value that a key should have. Items of a list that stay are left as they are written.
+/// The value that a key should have. Items of a list that stay are kept verbatim.
 fn wanted<'t>(old: Option<Node<'t>>, new: &Value) -> Wanted<'t> {
     let (Some(old), Value::Array(items)) = (old.filter(|old| old.is_list()), new) else {
         return Wanted::New(new.clone());

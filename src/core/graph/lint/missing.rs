@@ -1,4 +1,4 @@
-//! Programs and paths that tasks name and that are neither there nor made by an earlier task.
+//! Programs and paths that tasks name but that neither exist nor are made by an earlier task.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,7 +26,7 @@ struct AbsentPath {
 struct Makers(BTreeMap<String, Vec<usize>>);
 
 impl Linter<'_> {
-    /// What is missing, unless a task makes it, as far as it says.
+    /// The missing files and programs that no task is known to make.
     pub(super) fn missing(&self, open: &[usize]) -> Vec<LintFinding> {
         let files = self.missing_files(open);
         if files.is_empty() {

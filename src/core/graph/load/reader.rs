@@ -31,7 +31,7 @@ pub(super) struct TaskReader {
 /// Texts of a list, each with its place.
 pub(super) type Texts<'a> = Vec<(Cow<'a, str>, Node<'a>)>;
 
-/// What a value is, in words.
+/// The type of a value, in words.
 pub(super) fn found(value: Node<'_>) -> &'static str {
     match value.scalar() {
         None if value.is_list() => "a list",
@@ -86,8 +86,8 @@ impl TaskReader {
     }
 
     /// Reads the fields of a task, and takes from `defaults` those that it does not set; without a
-    /// task, reads `defaults` themselves. A null in a task counts as set only in a field that templates
-    /// see as it is written.
+    /// task, reads `defaults` themselves. A null in a task counts as set only in a field that
+    /// templates see verbatim.
     fn fields<'a>(
         &mut self,
         task: Option<Task>,
@@ -304,7 +304,7 @@ impl TaskReader {
         duration::parse(&text).map_err(|message| self.error(message, value, "")).ok()
     }
 
-    /// Reads a text. A number or a boolean is taken as it is written.
+    /// Reads a text. A number or a boolean is taken verbatim.
     pub(super) fn text<'a>(&mut self, value: Node<'a>, name: &str) -> Option<Cow<'a, str>> {
         if value.is_null() {
             return None;
@@ -380,7 +380,7 @@ impl TaskReader {
         self.push(fault.did_you_mean(Some(near)));
     }
 
-    /// Passes on a value that could be read, and reports one that could not.
+    /// Passes on a readable value, and reports an unreadable one.
     fn or_wrong<T>(
         &mut self,
         read: Option<T>,

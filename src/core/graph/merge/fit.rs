@@ -228,7 +228,7 @@ fn between(texts: Three<Option<&str>>) -> Option<String> {
         (Some(ours), Some(theirs)) if !ours.contains('#') && !theirs.contains('#') => {
             Some(ours.to_owned())
         }
-        // Text that only one side has is taken as it is.
+        // Text that only one side has is taken unchanged.
         (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
         _ => None,
     }

@@ -87,7 +87,7 @@ fn wanted(parts: Vec<(String, Node<'_>)>) -> Vec<(String, Want<'_>)> {
     parts.into_iter().map(|(name, value)| (name, Want::Just(value))).collect()
 }
 
-/// The base, our and their version of something.
+/// The base, our and their version.
 pub(super) type Three<T> = [T; 3];
 
 /// Whether ours (1) or theirs (2) wins, if that is clear without looking inside.
@@ -187,8 +187,8 @@ pub(super) fn additions<'a>(
     Ok(is_any.then_some(Want::Map(wanted_entries)))
 }
 
-/// The names of all sides in one order: that of ours, or that of theirs if only they moved
-/// something. A new name of the other side follows its predecessor there.
+/// The names of all sides in one order: that of ours, or that of theirs if only they moved a
+/// name. A new name of the other side follows its predecessor there.
 fn order<'a>([base, ours, theirs]: &Three<Vec<&'a str>>) -> Vec<&'a str> {
     let set = |names: &[&'a str]| names.iter().copied().collect::<HashSet<&str>>();
     let sets = [set(base), set(ours), set(theirs)];

@@ -1,5 +1,5 @@
-//! A value in a YAML text, where it is written. The one place that says what a scalar is, and that
-//! writes a text as a scalar which every reader parses as this text.
+//! A value in a YAML text, at its place. Only this module resolves scalars, and writes a text as a
+//! scalar that every reader parses as this text.
 //!
 //! It quotes more than YAML 1.2 requires, because YAML 1.1 readers parse `no`, `1:30` or
 //! `2026-11-20` as other types.
@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
         &self.text[self.range()]
     }
 
-    /// The text of the value as it is written, with its quotes.
+    /// The source text of the value, with its quotes.
     pub fn source(self) -> &'a str {
         &self.text[self.tree.range(self.value)]
     }
@@ -137,7 +137,7 @@ impl<'a> Node<'a> {
         Some(resolved.unwrap_or(Scalar::Text(text)))
     }
 
-    /// Whether the value is what its tag says.
+    /// Whether the value has the type of its tag.
     pub fn fits_tag(self) -> bool {
         let tag = self.tag().and_then(|tag| tag.strip_prefix("tag:yaml.org,2002:"));
         match (tag, self.scalar()) {
@@ -200,7 +200,7 @@ impl<'a> Node<'a> {
 }
 
 /// Two values are equal if they mean the same, whatever their layout. Numbers and the like are
-/// compared as they are written, and mappings without the order of their keys.
+/// compared verbatim, and mappings without the order of their keys.
 impl PartialEq for Node<'_> {
     fn eq(&self, other: &Node<'_>) -> bool {
         if self.tag() != other.tag() {
@@ -228,7 +228,7 @@ impl PartialEq for Node<'_> {
     }
 }
 
-/// What a scalar without quotes is, unless it is a text.
+/// The type and value of a scalar without quotes, unless it is a text.
 fn resolve(text: &str) -> Option<Scalar<'static>> {
     match text.bytes().next() {
         None => return Some(Scalar::Null),
