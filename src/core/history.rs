@@ -70,7 +70,7 @@ pub struct History {
     pub unreachable: BTreeMap<String, UnreachableExecutor>,
     /// Whether no run may start an attempt until `ralph resume`.
     pub paused: bool,
-    /// The newest attempts, as far as they tell of the next ones.
+    /// The newest attempts that help to forecast the next ones.
     pub samples: AttemptSamples,
     /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
@@ -79,7 +79,7 @@ pub struct History {
 /// A schedule that a person has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleState {
-    /// What it waits for.
+    /// The current wait.
     pub slept: Slept,
     /// Whether it has started a run that has not ended.
     pub awake: bool,
@@ -111,8 +111,8 @@ impl History {
         self.tasks.iter().filter_map(|(id, past)| Some((id, past.awaits_proof?)))
     }
 
-    /// Whether this build has written the parts of a stored history that are read when they are needed,
-    /// as far as one of them tells.
+    /// Whether this build has written the parts of a stored history that are read on demand,
+    /// judged by one of them.
     pub fn can_be_read(&self) -> bool {
         let newest = self.tasks.values().find_map(|past| past.last.as_ref());
         newest.is_none_or(|last| last.ended.can_be_read())
@@ -221,8 +221,7 @@ impl History {
         self.run.was_paused |= self.run.finished.is_none() && !self.run.id.is_empty();
     }
 
-    /// Applies a request to stop. `ralph stop` also ends a run that is paused, and a signal leaves
-    /// the pause as it is.
+    /// Applies a request to stop. `ralph stop` also ends a paused run; a signal keeps the pause.
     pub(crate) fn stop(&mut self, stop: &StopRequest) {
         self.run.request_stop(stop);
         if stop.signal.is_some() {

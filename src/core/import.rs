@@ -32,7 +32,7 @@ pub struct SourceBacklog {
     pub format: &'static str,
     /// The tasks, in the order of the text.
     pub tasks: Vec<SourceTask>,
-    /// What is not kept as it is, in the order of the text.
+    /// The losses, in the order of the text.
     pub lost: Vec<Loss>,
 }
 
@@ -85,7 +85,7 @@ impl From<String> for SourceLink {
     }
 }
 
-/// Something that the graph does not have as the source has it.
+/// A part of the source that the graph lacks or changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// The file; empty until the plan of an import names it.
@@ -126,7 +126,7 @@ pub enum Refusal {
     },
 }
 
-/// What shows that a backlog is of a tool whose format is not read.
+/// The mark of a backlog of a tool whose format is not supported.
 enum Mark {
     /// Fields of the whole or of its first record.
     Fields(&'static [&'static str]),

@@ -226,7 +226,7 @@ impl Run {
             return RunDecision::Land(branch.to_owned());
         }
         let selected = sit.view.decide(now);
-        // Other tasks go on while a person is needed for the queued work.
+        // Other tasks continue while the queued work needs a person.
         let goes_on = match &selected {
             Decision::Start(_) => true,
             Decision::Wait(wait) => wait.until.is_some(),
@@ -262,7 +262,7 @@ impl Run {
         self.attempts.open().iter().all(|open| queued.contains(&&open.id))
     }
 
-    /// Takes a step of the merge queue, whose work goes on top of `tip`.
+    /// Takes a step of the merge queue, which builds on `tip`.
     pub fn land(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let is_alone = self.has_only_queued();
         let next = self.landing.step(tip, is_alone, sit);

@@ -39,31 +39,31 @@ pub struct ActiveAttempt {
     /// Whether its agent has started.
     #[serde(default)]
     pub has_agent: bool,
-    /// What was missing each time that its agent went on in its conversation.
+    /// The reason for each continuation of its conversation, such as `no report`.
     #[serde(default)]
     pub continued: Vec<String>,
     /// The newest review of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<Box<WorkReview>>,
-    /// The slot in which its work is reviewed.
+    /// The slot for the review of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_slot: Option<String>,
-    /// What its required review waits for.
+    /// The wait of its required review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_wait: Option<ReviewWait>,
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
-    /// Where it is to run, if that is not this machine as it is.
+    /// The executor to run on, unless local.
     pub run_on: Option<String>,
-    /// What it waits for at its executor.
+    /// The reason for its wait at its executor.
     pub awaits: Option<String>,
-    /// When its process was last heard, if there is no contact with it.
+    /// The time of the last contact with its process, while contact is lost.
     pub no_contact_since: Option<DateTime<Utc>>,
     /// Where its agent really runs.
     pub placement: Option<Placement>,
-    /// When its agent ended, and what that has used.
+    /// When its agent ended, and its usage.
     pub spent: Option<(DateTime<Utc>, Spend)>,
-    /// What its reviewers have cost, in US dollars, as far as known.
+    /// The cost of its reviewers, in US dollars, as far as known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls_usd: f64,
     /// The tasks whose status a command changed since it started.
@@ -82,11 +82,11 @@ pub struct ActiveAttempts {
     pub attempts: Vec<ActiveAttempt>,
     /// The tasks queued to land, in order, including those in the current trial.
     pub queue: Vec<TaskId>,
-    /// What the merge queue is trying, in order.
+    /// The trials of the merge queue, in order.
     pub trials: Vec<Batch>,
     /// Why nothing can land.
     pub held: Option<Held>,
-    /// What landed and waits for the branch of a person.
+    /// The landed work that waits for the branch of a person.
     pub waiting: Option<WaitingWork>,
 }
 
@@ -96,7 +96,7 @@ impl ActiveAttempts {
         self.attempts.iter().find(|active| active.task_id == *id)
     }
 
-    /// What the agents have used that have ended, each with the time of its end.
+    /// The usage of ended agents, each with the time of its end.
     pub(super) fn spent(&self) -> impl Iterator<Item = &(DateTime<Utc>, Spend)> {
         self.attempts.iter().filter_map(|active| active.spent.as_ref())
     }
@@ -169,8 +169,8 @@ impl ActiveAttempts {
         self.with(id, |active| active.state = state);
     }
 
-    /// Lets the agent of the open attempt at a task go on, since this is missing. What was
-    /// seen of its turn before no longer counts.
+    /// Continues the agent of the open attempt at a task, for this reason. Its previous turn no
+    /// longer counts.
     pub(crate) fn go_on(&mut self, id: Option<&TaskId>, lack: &str) {
         let Some(id) = id else { return };
         self.leave_queue(id);
@@ -276,7 +276,7 @@ impl History {
         }
     }
 
-    /// What keeps a reviewer from being asked at this time.
+    /// The provider error that blocks a reviewer at this time.
     pub fn review_error(&self, by: &str, now: DateTime<Utc>) -> Option<ProviderError> {
         let error = self.cooldowns.get(by)?.error;
         let blocks = match error.advice() {

@@ -43,7 +43,7 @@ pub struct AttemptEntry {
     pub log: String,
     /// The format of its output.
     pub format: Format,
-    /// Where it was to run, if that is not this machine as it is.
+    /// The executor to run on, unless local.
     pub run_on: Option<String>,
     /// Where its agent really ran.
     pub placement: Option<Placement>,
@@ -86,20 +86,20 @@ impl AttemptEntry {
 pub struct PaidCall {
     /// When it ended.
     pub at: DateTime<Utc>,
-    /// What it was for; no task has such an id.
+    /// Its purpose; no task has this id.
     pub what: &'static str,
     /// The task that it was about.
     pub task_id: Option<TaskId>,
     /// The name of the agent.
     pub agent: String,
-    /// Its model, if it told it.
+    /// Its model, if reported.
     pub model: Option<String>,
-    /// What it used.
+    /// Its usage.
     pub spend: Spend,
 }
 
 impl PaidCall {
-    /// The call of which a record tells the end.
+    /// The call that a record ends.
     fn of(record: &Record) -> Option<PaidCall> {
         let (what, agent, usage, spend) =
             if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
@@ -121,7 +121,7 @@ pub enum LogDetail {
     /// The attempts with their results.
     #[default]
     Results,
-    /// Also the changes while they were open, and what was said.
+    /// Also the changes while they were open, and the messages.
     All,
     /// All of it, of these tasks only.
     Tasks(BTreeSet<TaskId>),
@@ -144,7 +144,7 @@ pub struct AttemptLog {
     open: BTreeMap<TaskId, Option<usize>>,
     /// The calls of agents that are no attempts.
     calls: Vec<PaidCall>,
-    /// What people and agents said about tasks.
+    /// The messages of people and agents about tasks.
     messages: Vec<Record>,
     /// The events about tasks and the graph file while attempts were open, each kept once, and whether
     /// its own task had an open attempt.
@@ -168,7 +168,7 @@ impl AttemptLog {
         Some(at)
     }
 
-    /// Adds what became known of attempts after their ends, and what was said.
+    /// Adds messages, and facts learned about attempts after their ends.
     fn amend(&mut self, id: &TaskId, record: &Record) {
         if self.detail != LogDetail::Results && self.keeps(id) && AttemptLog::is_message(record) {
             self.messages.push(record.clone());
@@ -183,7 +183,7 @@ impl AttemptLog {
         }
     }
 
-    /// Whether somebody said something about the task. A question is in the end of its attempt.
+    /// Whether a record is a message about the task. A question is in the end of its attempt.
     fn is_message(record: &Record) -> bool {
         if let Some(ended) = record.event.ended() {
             return ended.question().is_some();
@@ -269,8 +269,8 @@ impl AttemptLog {
         }
     }
 
-    /// The events about the task of an attempt and the graph file while it was open. What is about the
-    /// task of an open attempt is its own; any open attempt may have changed another task.
+    /// The events about the task of an attempt and the graph file while it was open. An event about
+    /// the task of an open attempt is its own; any open attempt may have changed another task.
     pub fn changes<'a>(&'a self, entry: &'a AttemptEntry) -> impl Iterator<Item = &'a Record> {
         let (from, end) = entry.during;
         let during = self.changes.get(from..end.unwrap_or(self.changes.len())).unwrap_or_default();
@@ -288,7 +288,7 @@ impl AttemptLog {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
     }
 
-    /// What people and agents said about a task, oldest first.
+    /// The messages of people and agents about a task, oldest first.
     pub fn messages<'a>(&'a self, id: &'a TaskId) -> impl Iterator<Item = &'a Record> {
         self.messages.iter().filter(move |record| record.task_id.as_ref() == Some(id))
     }
@@ -338,7 +338,7 @@ pub struct StoredResult {
 
 impl From<AttemptResult> for StoredResult {
     fn from(result: AttemptResult) -> StoredResult {
-        // What completed a task is rarely looked at, and a long run has thousands of them.
+        // Results that completed a task are rarely read, and a long run has thousands of them.
         let is_over = result.verdict == Verdict::Complete;
         match is_over.then(|| to_raw_value(&result).ok()).flatten() {
             Some(text) => StoredResult { text: Some(text), result: OnceLock::new() },
@@ -348,7 +348,7 @@ impl From<AttemptResult> for StoredResult {
 }
 
 impl StoredResult {
-    /// Whether the text is what this build writes. Two builds of the same version may differ.
+    /// Whether this build can read the text. Two builds of the same version may differ.
     pub(super) fn can_be_read(&self) -> bool {
         self.text.as_ref().is_none_or(|text| read(text).is_some())
     }

@@ -1,4 +1,4 @@
-//! What follows from each event: how it changes the history, whom it notifies, and whether its line
+//! The effect of each event: how it changes the history, whom it notifies, and whether its line
 //! must survive a power cut.
 
 mod attempt;
@@ -15,7 +15,7 @@ use crate::{
     notification_kind::NotificationKind,
 };
 
-/// What follows from an event. The defaults are those of an event that changes nothing.
+/// The effect of an event. The defaults are those of an event that changes nothing.
 pub trait Effect {
     /// Changes the history.
     fn apply(&self, _record: &Record, _history: &mut History) {}
@@ -31,14 +31,14 @@ pub trait Effect {
     }
 
     /// Whether a person said it once, outside of a run. The journal may be rotated before the next
-    /// run saves what follows from it.
+    /// run saves its effect.
     fn is_said_once(&self) -> bool {
         false
     }
 }
 
 impl Event {
-    /// What follows from it.
+    /// Its effect.
     pub fn effect(&self) -> &dyn Effect {
         match self {
             Event::Ended(event) => event,

@@ -50,8 +50,8 @@ pub struct RunHistory {
     /// The statuses that tasks have by a command of a person; none for a removed task.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub commanded: BTreeMap<TaskId, Option<Status>>,
-    /// The number of different tasks that failed since the last completed one; of iterations, in a
-    /// plain loop, since one that did not fail. Attempts that ran at the same time count as one.
+    /// The number of different tasks that failed since the last completed one; in a plain loop, of
+    /// iterations since the last without failure. Attempts that ran at the same time count as one.
     pub failures_in_a_row: u32,
     /// These tasks, in the order of their failures.
     pub failed_tasks: Vec<TaskId>,
@@ -74,7 +74,7 @@ pub struct RunHistory {
     pub before: ReportedRuns,
     /// Whether a person has looked at its end.
     pub seen: bool,
-    /// The usage of the paused run that it continues; none in a plain loop, which goes on as one.
+    /// The usage of the paused run that it continues; none in a plain loop, which stays one run.
     spend_before: Spend,
     /// The number of waits for other processes or people since the last attempt.
     pub waits: u32,
@@ -90,7 +90,7 @@ pub struct RunHistory {
     pub baseline_broken: Option<String>,
     /// The reason why no attempt can start from the tip of the target branch, if there is one.
     pub bad_base: Option<String>,
-    /// What it waited for last, until an attempt starts.
+    /// Its last wait, until an attempt starts.
     pub waiting: Option<Waiting>,
     /// Whether `ralph pause` was requested before it ended.
     pub was_paused: bool,
@@ -148,7 +148,7 @@ pub struct PastRun {
     pub finished: Option<(String, u8)>,
 }
 
-/// Runs that are reported as one, since nobody has looked at the ends of the earlier ones or they were
+/// Runs that are reported as one, because the ends of the earlier ones were not seen or they were
 /// continued.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -163,7 +163,7 @@ pub struct ReportedRuns {
     pub completed: u32,
     /// The number of failed attempts.
     pub failures: u32,
-    /// What the attempts used.
+    /// The usage of the attempts.
     pub spend: Spend,
     /// How many of the attempts were needed.
     pub paid: PaidAttempts,
@@ -171,7 +171,7 @@ pub struct ReportedRuns {
     pub wall_seconds: f64,
 }
 
-/// What a run waits for while no attempt can start.
+/// The wait of a run while no attempt can start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The time of the next decision.
@@ -196,7 +196,7 @@ fn failed_to_start(ended: &AttemptResult) -> bool {
 }
 
 impl RunHistory {
-    /// The run as it is kept once another begins; none before the first run.
+    /// The past run to keep once another begins; none before the first run.
     pub(super) fn as_past(&self) -> Option<PastRun> {
         (!self.id.is_empty()).then(|| PastRun {
             id: self.id.clone(),
@@ -234,7 +234,7 @@ impl RunHistory {
         Some(&self.before).filter(|before| before.runs > 0)
     }
 
-    /// The runs that are reported with it, and itself; `spend` is what its attempts used.
+    /// The runs that are reported with it, and itself; `spend` is the usage of its attempts.
     pub(super) fn reported(&self, spend: &Spend) -> ReportedRuns {
         let mut all = self.reported_before().cloned().unwrap_or_default();
         let own = self.last_at.zip(self.started_at).map(|(to, from)| to - from);
@@ -275,7 +275,7 @@ impl RunHistory {
         self.iterations.saturating_sub(self.unused)
     }
 
-    /// The limit on attempts as it is shown next to their number.
+    /// The limit on attempts to show next to their number.
     pub fn shown_limit(&self) -> u32 {
         self.begun.max_iterations.saturating_add(self.unused).max(self.iterations)
     }
@@ -366,7 +366,7 @@ impl RunHistory {
     /// Starts a run. A run that continues a paused one keeps its usage and its failures.
     pub(super) fn begin(&mut self, record: &Record, begun: &Begun) {
         let mut before = mem::take(self);
-        // Neither a killed run nor one that a person stopped has verified what landed in it.
+        // A run that was killed or stopped by a person has not verified its landed work.
         let was_stopped = |code: u8| code > 128 || code == Exit::Waiting.code();
         let is_verified = before.finished.as_ref().is_some_and(|(_, code)| !was_stopped(*code));
         let landed = if is_verified { Vec::new() } else { mem::take(&mut before.landed) };

@@ -1,4 +1,4 @@
-//! What the newest attempts say about the next ones: how long they took, what they cost, how they ended.
+//! Samples of the newest attempts, to forecast the next ones: their length, cost and end.
 
 use std::collections::VecDeque;
 
@@ -57,8 +57,8 @@ impl AttemptSamples {
         own.filter_map(|it| it.cost_usd).reduce(f64::max)
     }
 
-    /// Adds an attempt that ended then, if it says something about others: one whose agent did not
-    /// start, or that somebody ended, does not.
+    /// Adds an attempt that ended then, if it is representative: it is not if its agent did not
+    /// start, or if it was cancelled or interrupted.
     pub(super) fn add(&mut self, open: &ActiveAttempt, at: DateTime<Utc>, ended: &AttemptResult) {
         if !open.has_agent || matches!(ended.verdict, Verdict::Cancelled | Verdict::Interrupted) {
             return;
@@ -93,7 +93,7 @@ pub struct UnreachableExecutor {
     pub tries: u32,
     /// When it is tried again.
     pub next_try: DateTime<Utc>,
-    /// Whether only a person can mend it: no run waits for that.
+    /// Whether only a person can fix it: no run waits for that.
     pub lasts: bool,
     /// The task whose attempt tries it now.
     pub trying: Option<TaskId>,
@@ -127,7 +127,7 @@ impl History {
             tries: *tries,
             next_try: at + pause.unwrap_or_default(),
             lasts: *lasts,
-            // The task whose attempt goes on waiting, if one does, or goes on trying.
+            // The task whose attempt still waits or tries, if any.
             trying: record.task_id.clone().or_else(|| known?.trying.clone()),
         };
         self.unreachable.insert(run_on.clone(), executor);

@@ -1,4 +1,4 @@
-//! The history of one task: its attempts, and what is known of the newest.
+//! The history of one task: its attempts, and details of the newest.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was last complete, so that the work before does not count.
     #[serde(skip_serializing_if = "is_default")]
     pub was_reset: bool,
-    /// The ref of what its newest attempt with an agent left, until it is complete.
+    /// The ref of the work that its newest attempt with an agent left, until it is complete.
     #[serde(skip_serializing_if = "is_default")]
     pub left: Option<String>,
     /// The newest commit of an attempt at it since its last reset.
@@ -89,7 +89,7 @@ pub struct TaskHistory {
     /// How often a reviewer sent its work back, until it is complete or reset.
     #[serde(skip_serializing_if = "is_default")]
     pub rejected: u32,
-    /// The files in which its work conflicted with work that had landed, until it is complete.
+    /// The files of its conflicts with landed work, until it is complete.
     #[serde(skip_serializing_if = "is_default")]
     pub collided: Vec<String>,
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
@@ -220,8 +220,8 @@ impl TaskHistory {
         self.repeated += u32::from(self.same > 2);
     }
 
-    /// What was used for the task since its last reset, or by its attempt that ended so if a reset has
-    /// forgotten that.
+    /// The usage of the task since its last reset, or of this ended attempt if a reset has cleared
+    /// that.
     pub fn spend_with(&self, ended: &AttemptResult) -> Spend {
         if self.spend.attempts > 0 { self.spend } else { ended.spend(None) }
     }
@@ -247,7 +247,7 @@ impl TaskHistory {
             self.work = Some(commit.id.clone());
         }
         if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {
-            // What an attempt left that is off its branch does not continue the branch.
+            // Work that an attempt left off its branch does not continue the branch.
             self.left = None;
         } else if had_agent && ended.pinned.is_some() {
             // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
@@ -325,7 +325,7 @@ impl TaskHistory {
 
     pub(crate) fn reset_by_command(&mut self) {
         self.reset();
-        // What is in the target branch by then shows nothing about the attempts that follow.
+        // Work in the target branch by then proves nothing about later attempts.
         (self.was_reset, self.asks, self.work) = (true, false, None);
     }
 

@@ -51,7 +51,7 @@ pub(super) struct RecordReader {
     rest: Map<String, Value>,
     /// The task so far.
     pub(super) task: SourceTask,
-    /// What is lost of it.
+    /// Its losses.
     lost: Vec<Loss>,
     description: Vec<String>,
 }
@@ -105,7 +105,7 @@ impl RecordReader {
         }
     }
 
-    /// Lists something of this task as lost.
+    /// Lists a field of this task as lost.
     pub(super) fn lose(&mut self, field: &str, why: impl Into<String>) {
         self.lost.push(Loss::new("", field, why));
     }
@@ -294,7 +294,7 @@ fn accepts(name: &str, value: &Value) -> bool {
     load::read(&text).is_ok_and(|(_, loaded)| loaded.warnings.is_empty())
 }
 
-/// Whether there is nothing in a value.
+/// Whether a value is empty.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

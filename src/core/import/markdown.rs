@@ -158,7 +158,7 @@ impl Checklist {
             } else if let Some(item) = list.around(indent).filter(|_| is_inside) {
                 item.text.push(line.to_owned());
             } else if is_inside && !ITEM.is_match(line) && !list.is_after_blank() {
-                // A line that goes on without an indentation.
+                // A continuation line without indentation.
                 list.item_at(true, |item| item.text.push(line.to_owned()));
             } else {
                 is_inside = false;
@@ -301,7 +301,7 @@ impl ListItem {
 }
 
 /// The status that the character in a checkbox means. Kiro, whose plans name requirements below each
-/// step, writes `[-]` for a step in progress, others for one that was dropped.
+/// step, writes `[-]` for a step in progress, others for a dropped one.
 fn status(mark: char, is_kiro: bool) -> Status {
     match mark {
         'x' | 'X' => Status::Complete,

@@ -1,4 +1,4 @@
-//! What an import would add to a graph: ids, dependencies and fields of each task.
+//! The plan of an import: ids, dependencies and fields of each task to add to a graph.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -90,7 +90,7 @@ pub struct ChangedField {
 }
 
 /// Returns the fields of tasks that the graph has and the source has changed. A status is one only
-/// if it is over in the source and not in the graph: what was done here, the source may not know.
+/// if it is over in the source and not in the graph: the source may not know work done here.
 pub fn changed_fields(plan: &ImportPlan, graph: &TaskGraph) -> Vec<ChangedField> {
     let mut found = Vec::new();
     for task in plan.tasks.iter().filter(|task| !task.is_new) {
@@ -125,12 +125,12 @@ fn status(fields: &[(String, Value)]) -> Status {
     word.and_then(Status::parse).unwrap_or(Status::Pending)
 }
 
-/// What an import does.
+/// The plan of an import.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ImportPlan {
     /// All tasks of the sources, also those that the graph has.
     pub tasks: Vec<ImportedTask>,
-    /// What is not kept as it is.
+    /// The losses.
     pub lost: Vec<Loss>,
 }
 
@@ -173,7 +173,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Adds what the command line and the nesting say.
+/// Adds the labels of the command line and the parent of the nesting.
 fn complete(fields: &mut Vec<(String, Value)>, labels: &[String], parent: Option<&str>) {
     for name in ["x-parent", "story"] {
         if let Some(parent) = parent
@@ -202,7 +202,7 @@ struct SourceEdge {
     otherwise: Option<usize>,
 }
 
-/// What a task waits for, and what contains it.
+/// The dependencies of a task, and its parent.
 #[derive(Clone, Default)]
 struct TaskLinks {
     waits: Vec<SourceEdge>,
@@ -315,7 +315,7 @@ impl<'a> SourceNames<'a> {
         }
     }
 
-    /// Removes one dependency of a cycle, in which each task is a dependency of the next. Returns the
+    /// Removes one dependency of a cycle, where each task is a dependency of the next. Returns the
     /// loss, if it is one.
     fn untie_cycle(
         &self,

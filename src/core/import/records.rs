@@ -164,7 +164,7 @@ fn bead(value: &Value) -> Result<RecordReader, &'static str> {
     Ok(record)
 }
 
-/// Reads a task graph; none if it is no such mapping.
+/// Reads a task graph; none for another mapping.
 pub(super) fn graph(root: &Value) -> Option<SourceBacklog> {
     let tasks = ["tasks", "nodes"].iter().find_map(|name| root.get(name)?.as_array())?;
     let mut edges: HashMap<String, Vec<SourceLink>> = HashMap::new();
@@ -208,7 +208,7 @@ fn with_defaults(task: &Value, defaults: Option<&Map<String, Value>>) -> Value {
     whole
 }
 
-/// Reads the tasks of task-master, with or without tags; none if it is no such file.
+/// Reads the tasks of task-master, with or without tags; none for another file.
 fn task_master(root: &Value) -> Option<SourceBacklog> {
     let marks = ["subtasks", "testStrategy", "dependencies", "details"];
     let is_mine = |(_, tasks): &(&str, Vec<Value>)| {
@@ -246,7 +246,7 @@ struct TaskList<'a> {
     tasks: &'a [Value],
     /// The label of its tasks.
     tag: Option<&'a str>,
-    /// What stands before its numbers.
+    /// The prefix of its numbers.
     prefix: &'a str,
     /// The key of the task that contains it.
     parent: Option<&'a str>,

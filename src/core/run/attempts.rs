@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
     open: Vec<OpenAttempt>,
-    /// When every process ends, also one that starts later: the run was asked to terminate.
+    /// When every process ends, also a later one: the run was asked to terminate.
     cancel_at: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        // What stopped the run may have stopped that step, too.
+        // The stop of the run may have stopped that step, too.
         attempt.close(if sit.is_ending() {
             PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO)
         } else {
@@ -139,12 +139,12 @@ impl Attempts {
         })
     }
 
-    /// Starts the step after the commands of which what they changed is taken as given.
+    /// Starts the step after the commands whose changes are taken as given.
     pub(super) fn taken_as_given(&mut self, id: &AttemptId) -> Vec<RunCommand> {
         self.get_mut(id).map_or_else(Vec::new, OpenAttempt::go_on)
     }
 
-    /// Starts what follows the end of a process.
+    /// Starts the step after the end of a process.
     pub(super) fn process_ended(
         &mut self,
         id: &AttemptId,
@@ -374,7 +374,7 @@ impl Attempts {
         let duration_seconds = duration::seconds(end.took);
         let ended = AgentEnd { attempt: id.attempt, outcome, duration_seconds, usage };
         let ended = attempt.emit(AttemptEvent::AgentEnded(ended));
-        // Also where the task is no longer in the graph: what is not verified must not land.
+        // Also where the task is no longer in the graph: unverified work must not land.
         // Isolated work is verified where it will land.
         let next = if attempt.verify.is_empty() || attempt.target.is_some() {
             attempt.close(end)
@@ -467,7 +467,7 @@ impl Attempts {
         commands.push(attempt.emit(Event::Ended(ended)));
         if promised {
             let is_open = |n: usize| {
-                // What is written of its own task is not in the graph yet.
+                // The new status of its own task is not in the graph yet.
                 let own = status.filter(|_| Some(n) == number);
                 !own.unwrap_or(sit.view.graph.task(n).status).is_over()
             };

@@ -139,7 +139,7 @@ pub struct ProcessEnd {
     pub last_line: Option<String>,
     /// Whether a test runner says in that output that it ran no test.
     pub no_test: bool,
-    /// HEAD of the tree in which a command that verifies isolated work ran.
+    /// HEAD of the worktree of a command that verifies isolated work.
     pub head: HeadSpan,
     /// Whether it did not start because its program is missing or cannot be executed.
     pub no_program: bool,
@@ -170,11 +170,11 @@ pub struct FollowUp {
     pub conversation: String,
     /// Its number, from 1.
     pub number: usize,
-    /// What is missing.
+    /// The explanation of the verdict.
     pub why: String,
     /// The output of the verify command that failed, relative to the repository.
     pub log: Option<String>,
-    /// What a reviewer found.
+    /// The findings of a reviewer.
     pub findings: Vec<ReviewFinding>,
     /// The wall time of the attempt so far.
     pub took: Duration,
@@ -194,9 +194,9 @@ pub enum RunCommand {
     Record(SelectionKey),
     /// Record in the lock the task that the run works on.
     SetHolder(Option<TaskId>),
-    /// Keep a copy of the graph as it is now.
+    /// Keep a copy of the current graph.
     KeepGraph,
-    /// Do something with the slot of an attempt.
+    /// A command for the slot of an attempt.
     Slot(AttemptId, SlotCommand),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
@@ -273,7 +273,7 @@ pub enum LandingCommand {
         /// The number of the slot.
         slot: usize,
     },
-    /// Check a commit out, in the slot in which the work of an attempt was tried.
+    /// Check a commit out, in the trial slot of an attempt.
     CheckOut {
         /// The attempt.
         id: AttemptId,
@@ -282,13 +282,13 @@ pub enum LandingCommand {
         /// The number of the slot.
         slot: usize,
     },
-    /// Write the commit that is about to land, and what was found of it, into the record of an attempt.
+    /// Write the commit that is about to land, and its evidence, into the record of an attempt.
     Record(AttemptId, Box<WorkLanding>),
     /// Move a branch to the last commit of verified work.
     Land {
         /// The work.
         verified: VerifiedWork,
-        /// The number of the slot in which it was verified.
+        /// The number of the slot where it was verified.
         slot: usize,
     },
     /// Rename the output of a failed trial, because the next trial writes the same files.
@@ -317,14 +317,14 @@ pub enum CheckPurpose {
     Trial(TrialRun),
 }
 
-/// What a command of the merge queue runs on.
+/// The tree that a command of the merge queue runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialRun {
-    /// The work on top of what is ahead of it.
+    /// The work on top of the work ahead of it.
     First,
     /// The same once more, because it failed.
     Again,
-    /// What is ahead, without the work.
+    /// The work ahead, without this work.
     Base,
 }
 

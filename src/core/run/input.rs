@@ -19,7 +19,7 @@ use crate::{
 /// Where a process is that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessStart {
-    /// It runs; there, if not on this machine as it is.
+    /// It runs, with its placement unless local.
     Runs(Option<Placement>),
     /// It is on its way to its executor.
     OnItsWay,
@@ -36,14 +36,14 @@ pub enum Input {
     SlotReady {
         /// The attempt.
         id: AttemptId,
-        /// Whether the commands that prepare it have run in it, and what they read is unchanged.
+        /// Whether the commands that prepare it have run in it, and their inputs are unchanged.
         is_set_up: bool,
     },
     /// The slot of an attempt contains work that is saved nowhere else.
     SlotKept(AttemptId, SlotReason),
     /// No attempt can start from the base of an attempt, for this reason.
     BadBase(AttemptId, String),
-    /// What is changed in the slot of an attempt was taken as not made by it.
+    /// The changes in the slot of an attempt were taken as not its own.
     TakenAsGiven(AttemptId),
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
@@ -62,16 +62,16 @@ pub enum Input {
         /// The reason.
         why: String,
     },
-    /// The executor of an attempt has not answered the start of a process, which goes on.
+    /// The executor of an attempt has not answered the start of a process, which continues.
     Unanswered {
         /// The attempt.
         id: AttemptId,
         /// The executor.
         run_on: String,
-        /// What is known.
+        /// The reason, as far as known.
         why: String,
     },
-    /// The line to the process of an attempt is silent since this time; none if it is heard again.
+    /// Contact with the process of an attempt is lost since this time; none if it is restored.
     Contact(AttemptId, Option<DateTime<Utc>>),
     /// The executor of an attempt has not taken it, and no process of the attempt got there.
     Unreachable {
@@ -156,7 +156,7 @@ pub struct FoundAttempt {
     pub took: Duration,
     /// The processes that were still running and were ended.
     pub swept: Vec<String>,
-    /// What was found of its work before it landed, and where it has, if it has.
+    /// The evidence of its work before the landing, and the landing, if it has landed.
     pub landed: Option<Box<Evidence>>,
 }
 
@@ -171,8 +171,8 @@ pub struct BuiltTrial {
     pub refused: Option<String>,
     /// The files of the worktree for merges that differ from the last commit, which is its HEAD.
     pub changed: Vec<String>,
-    /// Whether the commands that prepare a slot have run in the slot for merges, and what they read
-    /// is unchanged.
+    /// Whether the commands that prepare a slot have run in the slot for merges, and their inputs
+    /// are unchanged.
     pub is_set_up: bool,
 }
 
@@ -184,6 +184,6 @@ pub enum LandOutcome {
         /// Whether the branch and its checkout did not follow.
         waits: bool,
     },
-    /// Others moved the tip or the branch, and the commit does not have what they added.
+    /// Others moved the tip or the branch, and the commit lacks their additions.
     Moved,
 }

@@ -1,8 +1,8 @@
 //! Landing: the merge queue of a run, which verifies work where it will land.
 //!
 //! Queued work is tried in trials, each on top of the one before and the first on the tip of the
-//! target branch, many at once. They land in order. One that fails leaves the queue, and those that
-//! were on top of it are tried again without it; why it failed is a question, answered beside the
+//! target branch, many at once. They land in order. A failed trial leaves the queue, and those that
+//! were on top of it are tried again without it; why it failed is a question, answered outside the
 //! queue.
 
 mod question;
@@ -30,7 +30,7 @@ use question::{Known, Question};
 pub(super) use trial::{EndedLanding, LandingNext, QueuedWork, TrialChecks};
 use trial::{QueueTrial, TrialStage, emit, ended, landing, required};
 
-/// The pause before another step after one that failed.
+/// The pause after a failed step.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// The merge queue of a run.
@@ -43,19 +43,19 @@ pub struct LandingQueue {
     ending: Vec<QueueTrial>,
     /// The work whose verify command failed, until it is known why.
     questions: Vec<Question>,
-    /// What is known of commits.
+    /// The known results on commits.
     known: Known,
     /// The tip of the last trial, if its commands did not run on its work.
     strayed: Option<CommitId>,
-    /// What blocked landing at the last step.
+    /// The reason that blocked landing at the last step.
     held: Option<Held>,
-    /// The last such reason that was journalled, until something lands.
+    /// The last reason that was journalled, until work lands.
     told: Option<Held>,
     /// Whether only queued work was left at the last step, and is since then.
     is_last_step: bool,
     /// When the next step is due.
     again: Option<Instant>,
-    /// What passed on the commit that landed last.
+    /// The commands that passed on the commit that landed last.
     proven: Option<ProvenTip>,
 }
 
@@ -104,7 +104,7 @@ impl LandingQueue {
         trials.chain(self.questions.iter().map(|it| (&it.work.id, it.slot)))
     }
 
-    /// The number of the slot in which the work of an attempt is tried.
+    /// The number of the trial slot of an attempt.
     pub fn slot_of(&self, id: &AttemptId) -> usize {
         self.slots().find(|(of, _)| *of == id).map_or(0, |(_, slot)| slot)
     }
@@ -113,7 +113,7 @@ impl LandingQueue {
     /// work is left.
     pub(super) fn due(&mut self, is_alone: bool, sit: &Situation<'_>) -> Option<&str> {
         self.is_last_step &= is_alone;
-        // What blocked landing before may be gone, and the run is about to stop because of it.
+        // The reason that blocked landing may be gone, and the run is about to stop because of it.
         let is_stale = is_alone && self.held().is_some() && !self.is_last_step;
         if !is_stale && self.again.is_some_and(|at| at > sit.now) {
             return None;
@@ -133,12 +133,12 @@ impl LandingQueue {
         self.again.map(|at| at.saturating_duration_since(now))
     }
 
-    /// What blocks all landing, while work is queued and none is being tried.
+    /// The reason that blocks all landing, while work is queued and none is being tried.
     pub fn held(&self) -> Option<&Held> {
         self.held.as_ref().filter(|_| !self.is_trying() && !self.waiting.is_empty())
     }
 
-    /// What passed on the commit that landed last in this run.
+    /// The commands that passed on the commit that landed last in this run.
     pub fn proven(&self) -> Option<&ProvenTip> {
         self.proven.as_ref()
     }
@@ -185,7 +185,7 @@ impl LandingQueue {
         let Some(tip) = tip else { return self.hold(Held::gone(&branch), sit).into() };
         let mut next = LandingNext::default();
         if self.trials.first().is_some_and(|trial| trial.onto != *tip) {
-            // Others have moved the branch: what failed may pass now.
+            // Others have moved the branch: a failed command may pass now.
             next.cancel = self.dissolve(0);
         }
         if matches!(self.trials.first(), Some(QueueTrial { stage: TrialStage::Passed(_), .. })) {
@@ -218,7 +218,7 @@ impl LandingQueue {
         cancel
     }
 
-    /// Notes that what a trial did has ended whose result no longer counts. Whether this was one.
+    /// Notes the end of a trial whose result no longer counts. Whether this was one.
     pub(super) fn has_ended(&mut self, id: &AttemptId) -> bool {
         let at = self.ending.iter().position(|trial| trial.work.id == *id);
         let ended = at.map(|at| self.ending.remove(at));
@@ -241,7 +241,7 @@ impl LandingQueue {
         vec![merging, LandingCommand::Build { onto, id, slot }.into()]
     }
 
-    /// Handles what was built for the trial of an attempt. `lands` says whether it can still land.
+    /// Handles the built trial of an attempt. `lands` says whether it can still land.
     pub(super) fn built(
         &mut self,
         id: &AttemptId,
@@ -267,7 +267,7 @@ impl LandingQueue {
         let Some(built) = built else {
             let QueueTrial { mut work, onto, .. } = self.trials.remove(at);
             if at > 0 {
-                // What is ahead may not land.
+                // The work ahead may not land.
                 work.after = self.trials.iter().map(|trial| trial.work.id.clone()).collect();
                 self.waiting.push_front(work);
                 return LandingNext::default();
@@ -291,8 +291,8 @@ impl LandingQueue {
         TrialChecks { id, run: TrialRun::First, commands: required, alone: false }.into()
     }
 
-    /// Handles the results of verify commands that ran as those of an attempt, beside others if it
-    /// `crowded`. None means that they were interrupted.
+    /// Handles the results of verify commands that ran as those of an attempt, at the same time as
+    /// others if `crowded`. None means that they were interrupted.
     pub(super) fn verified(
         &mut self,
         id: &AttemptId,

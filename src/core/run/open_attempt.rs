@@ -1,4 +1,4 @@
-//! An open attempt: where it stands, with the data for its next step, and the start of that step.
+//! An open attempt: its phase, with the data for its next step, and the start of that step.
 
 use std::{mem, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 /// loss counts: here, the command itself seems to kill its guardian.
 const MAX_LOST_CHECKS: u32 = 2;
 
-/// Where an open attempt stands, with the data for its next step.
+/// The phase of an open attempt, with the data for its next step.
 ///
 /// The history has the word for it, [`AttemptState`], which others read; [`AttemptPhase::fits`] says
 /// how the two belong together.
@@ -131,7 +131,7 @@ pub struct OpenAttempt {
     pub rule: Rule,
     /// The further prompts that its agent may get.
     pub follow_ups: FollowUps,
-    /// Where it stands.
+    /// Its phase.
     pub phase: AttemptPhase,
 }
 
@@ -200,7 +200,7 @@ pub(super) enum Next {
         commands: Vec<RunCommand>,
         /// The results.
         done: Option<Vec<CheckedCommand>>,
-        /// Whether others ran beside them.
+        /// Whether others ran at the same time.
         crowded: bool,
     },
 }
@@ -288,7 +288,7 @@ impl OpenAttempt {
         vec![self.emit(awaiting), RunCommand::FetchWork(self.id.clone(), took)]
     }
 
-    /// Starts what follows the commands that have run, once what they changed is taken as given.
+    /// Starts the step after the commands that have run, once their changes are taken as given.
     pub(super) fn go_on(&mut self) -> Vec<RunCommand> {
         match self.phase.process().and_then(|process| process.purpose) {
             Some(CheckPurpose::Setup) => self.start_agent(),
@@ -316,7 +316,7 @@ impl OpenAttempt {
         vec![self.emit(event), start]
     }
 
-    /// Starts a command again that was lost, which says nothing about the work.
+    /// Restarts a lost command; the loss is no evidence about the work.
     pub(super) fn repeat_check(
         &mut self,
         process: AttemptProcess,
@@ -332,7 +332,7 @@ impl OpenAttempt {
         self.start_check()
     }
 
-    /// Ends its process with this outcome, if it has one that is not being ended.
+    /// Ends its process, if any, with this outcome, unless it is being ended already.
     pub(super) fn end_process(
         &mut self,
         outcome: Outcome,
@@ -354,7 +354,7 @@ impl OpenAttempt {
         let is_green = check.is_green();
         match purpose {
             CheckPurpose::Setup => Vec::new(),
-            // The merge queue says where its output stays.
+            // The merge queue decides where its output stays.
             CheckPurpose::Trial(TrialRun::First) if !is_green => Vec::new(),
             CheckPurpose::Verify | CheckPurpose::Trial(_) => {
                 let event = if is_green {
@@ -400,7 +400,7 @@ impl OpenAttempt {
             CheckPurpose::Setup if is_green => {
                 self.phase = AttemptPhase::Working(process);
                 if !goes_on {
-                    // The process says what follows once that is done.
+                    // The process decides the next step once that is done.
                     let given = RunCommand::Slot(self.id.clone(), SlotCommand::TakeAsGiven);
                     commands.push(given);
                 }

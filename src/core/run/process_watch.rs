@@ -92,11 +92,11 @@ struct Ending {
     kill_at: Instant,
 }
 
-/// The time that a guardian has to report the end of a process that it was told to kill. It takes
-/// ten seconds to give up on a process that does not die, and five on a stream that does not end.
+/// The time for a guardian to report the end of a process after a request to kill it. It takes ten
+/// seconds to give up on a process that does not die, and five on a stream that does not end.
 pub const UNANSWERED: Duration = Duration::from_secs(20);
 
-/// The time for the news of its exit to get here once there is contact again.
+/// The time for the report of its exit to arrive once contact is restored.
 const NEWS: Duration = Duration::from_secs(10);
 
 /// A process of an attempt with its limits and deadlines.
@@ -338,7 +338,7 @@ mod tests {
         watch.reported(now, second);
         assert!(watch.clone().reached(now + 2 * second, &GRACES).is_some());
         watch.extend(60 * second);
-        // Its report may arrive after the news of its end.
+        // Its report may arrive after the notice of its end.
         watch.reported(now, second);
         assert_eq!(watch.reached(now + 100 * second, &GRACES), None);
         assert!(watch.reached(now + 120 * second, &GRACES).is_some());

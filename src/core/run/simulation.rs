@@ -163,7 +163,7 @@ struct World {
     reviews: BTreeMap<AttemptId, SimReview>,
     /// The tasks that must be parked, because a required review failed.
     to_park: BTreeSet<TaskId>,
-    /// How often what happened.
+    /// How often each event happened.
     counts: BTreeMap<&'static str, u64>,
     /// The attempts that had started at the last step of the merge queue, if it was taken when only
     /// queued work was left.
@@ -778,13 +778,13 @@ impl World {
         self.building = Some(trial);
     }
 
-    /// HEAD of the slot in which the work of an attempt is tried.
+    /// The trial slot of an attempt.
     fn trial_slot(&mut self, id: &AttemptId) -> &mut SimSlot {
         let slot = self.run.landing().slot_of(id);
         self.trial_slots.get_mut(&slot).expect("the trial was built")
     }
 
-    /// Commits what an agent left, if its verify commands passed.
+    /// Commits the leftovers of an agent, if its verify commands passed.
     fn commit_leftovers(&mut self, id: &AttemptId, end: &mut PendingResult) {
         let evidence = &mut end.evidence;
         let Some(head) = evidence.commits.last().map(|commit| commit.id.clone()) else { return };
@@ -979,7 +979,7 @@ impl World {
         Input::ProcessStarted(id, limits, ProcessStart::Runs(is_far.then_some(far)))
     }
 
-    /// Starts the agent of an attempt again, which may bring what is missing, or nothing.
+    /// Starts the agent of an attempt again, which may complete the work, or do nothing.
     fn follow_up(&mut self, id: AttemptId, next: &FollowUp) -> Input {
         let at_work = self.processes.values().filter(|process| !is_trial(process.purpose));
         assert!(at_work.count() < self.policy.jobs, "{id} goes on beside `jobs` others");
@@ -1057,7 +1057,7 @@ impl World {
         PendingResult { evidence, outcome, took: end.took, conversation, ..rest }
     }
 
-    /// What may end next: something of an attempt, or a git command of the queue.
+    /// The steps that may end next: one of an attempt, or a git command of the queue.
     fn choices(&self) -> Vec<Option<AttemptId>> {
         let mut choices = Vec::new();
         let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
@@ -1117,7 +1117,7 @@ impl World {
             }
         }
         let lands = self.policy.stop.is_none() || self.run.lands_last(self.instant());
-        // What is due may come after other news: a killed process ends although its next kill is due.
+        // A due tick may follow other inputs: a killed process ends although its next kill is due.
         let is_due = self.run.patience(self.instant(), lands).is_some_and(|left| left.is_zero());
         if is_due && self.dice.chance(80) {
             return self.tick();
@@ -1169,7 +1169,7 @@ impl World {
         let process = self.processes.remove(&id).expect("it was chosen");
         let is_trial = is_trial(process.purpose);
         let verifies = is_trial || process.purpose == Some(CheckPurpose::Verify);
-        // What it finds depends on HEAD, whatever was meant to be verified.
+        // Its result depends on HEAD, whatever was meant to be verified.
         let works = process.head.as_ref().map(|head| self.commits[head].clone());
         let good = match process.purpose {
             // Some fail now and then.
@@ -1257,13 +1257,13 @@ impl World {
         if has_work && self.conflicts(&id, &works) {
             trial.conflict = Some(vec!["file".to_owned()]);
             if self.rough && self.dice.chance(20) {
-                // What git left of the conflict was not cleaned up.
+                // The conflict files of git were not cleaned up.
                 head = self.records[&id].head.clone().expect("it has a commit");
             }
         } else if has_work {
             works.insert(id.clone());
             let own = self.records[&id].head.clone().expect("queued work has a commit");
-            // Work on top of what it started from stays as it is.
+            // Work on top of its own base stays unchanged.
             let is_on_top = self.commits[&own] == works;
             head = if is_on_top { own } else { self.commit(works) };
             let commit = head.clone();
@@ -1326,7 +1326,7 @@ impl World {
         }
     }
 
-    /// Removes a task from the graph, also one that is worked on.
+    /// Removes a task from the graph, also during an attempt at it.
     fn remove_by_hand(&mut self, number: usize) {
         let (id, old) = (self.graph.task(number).id.clone(), self.graph.task(number).status);
         let moved = |n: usize| n - usize::from(n > number);

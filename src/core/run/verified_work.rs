@@ -8,7 +8,7 @@ use crate::{
     verdict::{CheckResult, Commit, DiffStat, Evidence, Merge, ResolvedConflict},
 };
 
-/// HEAD of the tree in which a command ran; `None` where it could not be read.
+/// HEAD of the worktree of a command; `None` where it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadSpan {
     /// The commit right before the command started.
@@ -52,7 +52,7 @@ impl WorkLanding {
         self.built.as_ref().map(|built| &built.commit)
     }
 
-    /// Adds the landing to what was found of the work.
+    /// Adds the landing to the evidence of the work.
     pub fn complete(self, evidence: &mut Evidence) {
         if let Some((commits, diff)) = self.built.and_then(|built| built.rebuilt) {
             (evidence.commits, evidence.diff) = (commits, Some(diff));
@@ -163,7 +163,7 @@ impl VerifiedWork {
         &self.branch
     }
 
-    /// The commit of the branch on top of which the work was built.
+    /// The commit of the branch that the work was built on.
     pub fn onto(&self) -> &CommitId {
         &self.onto
     }

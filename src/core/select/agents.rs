@@ -24,7 +24,7 @@ pub enum Turn<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the agents of a task, in the order in which they are tried by its next attempt.
+    /// Returns the agents of a task, in the order its next attempt tries them.
     pub fn agents(&self, number: usize) -> Vec<&'a AgentCommand> {
         let task = self.graph.task(number);
         let failed = used_attempts(self, number, self.history.of(&task.id));

@@ -92,13 +92,13 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the files in which attempts at a task conflicted with work that had landed. Two tasks
-    /// that conflicted in the same file would do so again if they ran together.
+    /// Returns the files of conflicts between attempts at a task and landed work. Two tasks that
+    /// conflicted in the same file would do so again if they ran together.
     pub(super) fn collided(&self, number: usize) -> &'a [String] {
         &self.history.of(&self.graph.task(number).id).collided
     }
 
-    /// Whether a task yields to a more urgent one that waits for files and needs the same files.
+    /// Whether a task yields to a more urgent task that waits for files and needs the same files.
     /// Otherwise a series of small tasks could delay an urgent large task until the end. Among
     /// tasks of the same urgency, any task that can start does so.
     pub(super) fn gives_way(
@@ -732,7 +732,7 @@ mod tests {
             };
             let length = |number: usize| secs(view.graph.task(number).minutes.into());
             let foreseen = night::order(&view, true, at(0), usize::MAX, &length);
-            // What happens at one time is in either order.
+            // Starts at the same time are in any order.
             let sorted = |mut starts: Vec<(u64, usize)>| {
                 starts.sort_unstable();
                 starts

@@ -20,8 +20,7 @@ pub struct SelectionKey {
     pub priority: Priority,
     /// Then tasks that have not failed since the last success of any task.
     pub has_failed: bool,
-    /// Then tasks whose newest start was not withdrawn: another task may be what its executor can
-    /// take.
+    /// Then tasks whose newest start was not withdrawn: its executor may accept another task.
     pub was_withdrawn: bool,
     /// Then the longest chain of unfinished work through its dependents, including itself, in
     /// minutes.

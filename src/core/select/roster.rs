@@ -10,12 +10,12 @@ use crate::{
     graph::task::Task,
 };
 
-/// What the settings say about agents besides the ordinary ones.
+/// The settings of agents besides the ordinary ones.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     /// By name. With any, also the presets, so that a list may have both.
     named: BTreeMap<String, AgentCommand>,
-    /// By what a task is, such as `tag:db`.
+    /// By the kind of task, such as `tag:db`.
     by_kind: BTreeMap<String, Vec<AgentCommand>>,
     /// Those of the first, the second … attempt; the last one is for all after it.
     escalate: Vec<AgentCommand>,
@@ -24,9 +24,9 @@ pub struct Roster {
 /// An error in the name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFault {
-    /// The word as it is written.
+    /// The word, verbatim.
     pub word: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub text: String,
 }
 
@@ -61,8 +61,8 @@ impl Roster {
         found
     }
 
-    /// The misspelled name of a preset or of one of `agents` in the place of a program that is not there.
-    /// `has_program` says whether one is.
+    /// The misspelled name of a preset or of one of `agents` in the place of a missing program.
+    /// `has_program` says whether a program exists.
     pub fn misspelled(
         &self,
         calls: &[AgentCommand],
@@ -80,7 +80,7 @@ impl Roster {
         })
     }
 
-    /// What is wrong with a list that begins with a name, if anything.
+    /// The fault of a list that begins with a name, if any.
     pub fn fault(&self, calls: &[AgentCommand]) -> Option<AgentFault> {
         let is_named = |word: &String| self.named.contains_key(word);
         let begins = |call: &&AgentCommand| {
@@ -127,7 +127,7 @@ impl Roster {
 }
 
 impl Policy {
-    /// The agents of a task as they are written, and whether they are the rungs of a ladder.
+    /// The agents of a task, verbatim, and whether they are the rungs of a ladder.
     fn chosen<'a>(&'a self, task: &'a Task) -> (&'a [AgentCommand], bool) {
         if self.agents_given {
             (&self.agents, false)
@@ -144,8 +144,8 @@ impl Policy {
         }
     }
 
-    /// The agents of a task when this many attempts at it have failed, in the order in which they are
-    /// tried. Without a ladder, each `round` of attempts begins with another one.
+    /// The agents of a task after this many failed attempts at it, in the order they are tried.
+    /// Without a ladder, each `round` of attempts begins with another one.
     pub fn agents_of<'a>(
         &'a self,
         task: &'a Task,
@@ -258,14 +258,15 @@ mod tests {
         assert_eq!(roster.of_kind(&task).unwrap()[0].name, "tag:db");
     }
 
-    /// 200 tasks with the odds of a fast and a strong agent in percent, and what an attempt of each costs.
+    /// 200 tasks with the odds of a fast and a strong agent in percent, and the cost of their
+    /// attempts.
     struct LadderNight {
         odds: Vec<[u64; 2]>,
         prices: [f64; 2],
         seed: u64,
     }
 
-    /// How such a night went.
+    /// The result of a night.
     struct LadderEnd {
         done: u32,
         spent: f64,
@@ -273,7 +274,7 @@ mod tests {
     }
 
     impl LadderEnd {
-        /// What a completed task cost.
+        /// The cost of a completed task.
         fn each(&self) -> f64 {
             self.spent / f64::from(self.done.max(1))
         }
@@ -378,8 +379,7 @@ mod tests {
             panic!("it does not end");
         }
 
-        /// What a task costs on this ladder, in shares of the better one of both agents alone, as is known
-        /// afterwards.
+        /// The cost of a task on this ladder, in shares of the agent that proved better alone.
         fn share(&self, rungs: &[&str]) -> f64 {
             let alone = AGENTS.map(|name| self.play(&[name], None).each());
             self.play(rungs, None).each() / alone[0].min(alone[1])
@@ -407,7 +407,7 @@ mod tests {
             assert_eq!((whole.done, whole.why), (200, StopReason::Complete), "{}", night.seed);
         }
         println!("the ladder costs at most {worst:.2} of the better agent alone");
-        // The bound tells something: the same rungs in another order break it, and so do other odds.
+        // The bound is not trivial: the same rungs in another order break it, and so do other odds.
         let upside_down = ["strong", "fast", "fast"];
         assert!(nights.iter().any(|night| night.share(&upside_down) > 1.1), "worst {worst:.2}");
         let useless = [[100, 100], [2, 10], [60, 90], [80, 97], [120, 200]];

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::attempt`.
+//! The effects of the events of `event::attempt`.
 
 use crate::{
     attempt::AttemptState,

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::ended`.
+//! The effects of the events of `event::ended`.
 
 use crate::{
     event::{AttemptResult, record::Record},

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::graph`.
+//! The effects of the events of `event::graph`.
 
 use crate::{
     event::{GraphEvent, record::Record},

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::landing`.
+//! The effects of the events of `event::landing`.
 
 use crate::{
     event::{ExecutorEvent, LandingEvent, record::Record},

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::request`.
+//! The effects of the events of `event::request`.
 
 use crate::{
     event::{RequestEvent, record::Record},

@@ -1,4 +1,4 @@
-//! What follows from the events of `event::run`.
+//! The effects of the events of `event::run`.
 
 use crate::{
     event::{RunEvent, record::Record},

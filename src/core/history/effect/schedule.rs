@@ -1,4 +1,4 @@
-//! What follows from the events of `event::schedule`.
+//! The effects of the events of `event::schedule`.
 
 use crate::{
     event::{ScheduleEvent, record::Record},

@@ -22,7 +22,7 @@ use crate::{
     verdict::{Outcome, Verdict},
 };
 
-/// How often `setup` may fail in the same way before only a person can mend it.
+/// How often `setup` may fail in the same way before only a person can fix it.
 const SETUPS: u32 = 3;
 /// The pauses between are those of the first try, and then of this one: a network may come back.
 const SETUP_PAUSE: u32 = 5;
@@ -108,8 +108,8 @@ impl Attempts {
         commands
     }
 
-    /// Records that the executor of an attempt has not answered so far. The attempt is the one that
-    /// tries it, unless another one does.
+    /// Records that the executor of an attempt has not answered so far. The attempt tries it,
+    /// unless another one does.
     pub(in crate::run) fn unanswered(
         &mut self,
         id: &AttemptId,
@@ -233,7 +233,7 @@ fn reached(attempt: Option<&OpenAttempt>, run_on: &str, sit: &Situation<'_>) -> 
 }
 
 /// Returns why the executor of an attempt cannot take one now, if its process has ended before the
-/// agent worked and neither the task nor what is left of earlier work is to blame.
+/// agent worked and neither the task nor a remainder of earlier work is to blame.
 pub(super) fn place_fault(
     process: &AttemptProcess,
     outcome: &Outcome,
@@ -325,7 +325,7 @@ impl Attempts {
     }
 }
 
-/// Returns what is left to do for an attempt that an earlier run had withdrawn when it was
+/// Returns the remaining commands for an attempt that an earlier run had withdrawn when it was
 /// killed; none if it had not.
 fn found_withdrawn(attempt: &OpenAttempt, sit: &Situation<'_>) -> Option<Vec<RunCommand>> {
     let id = &attempt.id;

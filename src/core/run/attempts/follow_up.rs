@@ -1,5 +1,5 @@
-//! Another prompt for the agent of an attempt in its conversation: it hears what is missing, where another
-//! attempt would be paid from nothing.
+//! Another prompt for the agent of an attempt in its conversation. It names the missing part;
+//! another attempt would pay for everything again.
 
 use super::Attempts;
 use crate::{
@@ -29,7 +29,7 @@ pub(in crate::run) fn conclude(
     if let Some(before) = attempt.follow_ups.before.take() {
         let was_idle = is_idle(&before);
         end = after(*before, end);
-        // It was told what is missing, and did nothing again: only a person knows how to go on.
+        // It did nothing again after the prompt: only a person knows how to continue.
         if was_idle && is_idle(&end) && matches!(attempt.rule, Rule::Task(_)) {
             end.evidence.question.clone_from(&end.last_line);
         }
@@ -62,7 +62,7 @@ fn after(before: PendingResult, mut end: PendingResult) -> PendingResult {
     let is_not_started = matches!(end.outcome, Outcome::NotStarted { .. });
     let has_failed = is_not_started || end.outcome.is_own_failure();
     if has_failed && !has_begun && end.evidence.obstacle.is_none() {
-        // Its model was not asked: the conversation cannot be resumed, which says nothing about the work.
+        // Its model was not asked: the conversation cannot be resumed. The work is not judged.
         let why = end.last_line.unwrap_or_else(|| end.outcome.to_string());
         let evidence = Evidence { not_resumed: Some(why), ..before.evidence };
         let (took, swept, conversation) = (end.took, end.swept, None);
@@ -76,8 +76,8 @@ fn after(before: PendingResult, mut end: PendingResult) -> PendingResult {
     end
 }
 
-/// Whether the commands of an attempt are to say if its work is there already: it reported, and changed
-/// nothing.
+/// Whether the commands of an attempt must check if its work exists already: it reported, and
+/// changed nothing.
 pub(super) fn may_be_there(
     attempt: &OpenAttempt,
     end: &PendingResult,
@@ -90,13 +90,13 @@ pub(super) fn may_be_there(
         && end.evidence.changed_nothing()
         && !is_checked
         && attempt.target.is_some()
-        // What had been queued and is found again after a kill stays so.
+        // Work that had been queued and is found again after a kill stays so.
         && active.is_some_and(|active| !active.state.is_queued())
         && !sit.is_stopping()
 }
 
 impl OpenAttempt {
-    /// Returns another prompt for its agent, and what that may bring, if it may complete the task.
+    /// Returns the reason and another prompt for its agent, if it may complete the task.
     fn follow_up(
         &self,
         end: &PendingResult,
@@ -127,7 +127,7 @@ impl OpenAttempt {
             ) => false,
         };
         let has_stopped = matches!(end.outcome, Outcome::Exited { .. } | Outcome::Lingered { .. });
-        // It would stand in the file before the agent has done anything.
+        // It would be in the file before the agent has done anything.
         let is_reported = self.target.is_none() && evidence.report == Some(Report::Graph);
         // A person may have changed it meanwhile.
         let is_open =
@@ -159,8 +159,8 @@ impl OpenAttempt {
     }
 }
 
-// Which verify commands run at the same time: all that may, or one where the settings say so, or one
-// that failed while others ran and runs once more alone.
+// Which verify commands run at the same time: all that may, or one where the settings say so, or
+// the lone rerun of a command that failed while others ran.
 
 impl AttemptProcess {
     /// Whether it is a verify command.
@@ -221,7 +221,7 @@ impl Attempts {
         now
     }
 
-    /// Starts a verify command whose turn it is, or ends one that waits when the run ends.
+    /// Starts the next verify command, or ends a waiting one when the run ends.
     pub(in crate::run) fn next_turn(&mut self, sit: &Situation<'_>) -> Option<Next> {
         let waiting = checks(&mut self.open).filter(|(_, process)| process.waits);
         let waiting: Vec<AttemptId> = waiting.map(|(id, _)| id.clone()).collect();

@@ -1,5 +1,5 @@
-//! Why a verify command failed on queued work: it runs again on the same tree, and then where the
-//! work is missing, beside the queue.
+//! Why a verify command failed on queued work: it runs again on the same tree, and then without the
+//! work, outside the queue.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::{
 /// How often in a row a command may fail on the same work and then pass: after that it counts.
 const MOST_FLAKY: u32 = 3;
 
-/// The most commits of which it is known what passed there.
+/// The most commits with known passes.
 const KNOWN: usize = 256;
 
 /// Work whose verify command failed, until it is known why.
@@ -28,7 +28,7 @@ const KNOWN: usize = 256;
 pub(super) struct Question {
     pub(super) work: QueuedWork,
     pub(super) slot: usize,
-    /// The commit on top of which it failed.
+    /// The commit below the work when it failed.
     pub(super) onto: CommitId,
     /// The first failure.
     check: CheckResult,
@@ -44,7 +44,7 @@ pub(super) struct Question {
 enum QuestionStage {
     /// The command runs once more on the same tree.
     Again,
-    /// It failed again, and what it does without the work is not known.
+    /// It failed again, and its result without the work is not known.
     Base,
     /// The commit without the work is being checked out.
     Building,
@@ -57,27 +57,27 @@ impl Question {
         self.stage == QuestionStage::Building
     }
 
-    /// Whether it is being asked what the command does without the work.
+    /// Whether the command is being tried without the work.
     pub(super) fn is_on_base(&self) -> bool {
         matches!(self.stage, QuestionStage::Building | QuestionStage::OnBase(_))
     }
 
-    /// Whether something of it runs.
+    /// Whether it has a running step.
     pub(super) fn is_running(&self) -> bool {
         self.stage != QuestionStage::Base
     }
 }
 
-/// What is known of commits of the target branch and of trials.
+/// The known results on commits of the target branch and of trials.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// The commands that passed on commits, oldest first.
     green: VecDeque<(CommitId, Vec<String>)>,
-    /// What failed on commits of the branch, each with the attempt that was the first to be asked about.
+    /// The failures on commits of the branch, each with the first attempt that raised the question.
     red: Vec<(CommitId, CheckResult, AttemptId)>,
-    /// What failed with work on top of commits on which it passed, since then.
+    /// The later failures with work on top of commits where the command passed.
     blamed: Vec<(CommitId, CheckResult, TaskId)>,
-    /// The commands that failed beside others, and then alone as well: others do not disturb them.
+    /// The commands that failed among others, and then alone as well: others do not disturb them.
     undisturbed: BTreeSet<String>,
 }
 
@@ -136,7 +136,7 @@ impl Known {
         self.red.iter().find(|(at, red, _)| at == commit && red.command == *command)
     }
 
-    /// Whether it is known what a command does on a commit.
+    /// Whether the result of a command on a commit is known.
     fn knows(&self, commit: &CommitId, command: &String) -> bool {
         self.passes(commit, command) || self.fails(commit, command).is_some()
     }
@@ -257,7 +257,7 @@ impl LandingQueue {
     pub(super) fn answer(&mut self, at: usize, tip: &CommitId) -> LandingNext {
         let Question { work, onto, check, .. } = &self.questions[at];
         let (onto, branch) = (onto.clone(), work.target.clone());
-        // A command that the task adds says nothing where its work is missing.
+        // A command that the task adds has no meaning without its work.
         let is_own = work.own.contains(&check.command);
         if !is_own {
             self.known.doubt(&onto, check, &work.id.task_id);
@@ -270,7 +270,7 @@ impl LandingQueue {
                 return LandingNext::default();
             }
             if self.is_building() {
-                // The doubt took away what made it answerable.
+                // The doubt removed the known result that answered it.
                 return LandingNext::default();
             }
             let question = &mut self.questions[at];
@@ -282,7 +282,7 @@ impl LandingQueue {
         let red = self.known.fails(&onto, &check.command);
         let red = red.filter(|(_, red, _)| !is_own && fails_alike(red, &check));
         let already = red.is_some();
-        // A task may be there to mend it. That several fail in this way says that they are not.
+        // A task may be meant to fix it. If several fail in this way, none is.
         let is_other = red.as_ref().is_some_and(|(_, _, first)| first.task_id != work.id.task_id);
         let merge = if is_other {
             Merge::RedBase { branch, onto }

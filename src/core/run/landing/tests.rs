@@ -45,7 +45,7 @@ struct QueueWorld {
     widest: usize,
 }
 
-/// What happens next.
+/// The next step.
 enum DueStep {
     /// With the work of the attempt, or without it.
     Build(CommitId, AttemptId, bool),
@@ -137,7 +137,7 @@ impl QueueWorld {
         panic!("no end");
     }
 
-    /// Takes what follows a step.
+    /// Takes the result of a step.
     fn take(&mut self, next: LandingNext, due: &mut Vec<DueStep>, queue: &mut LandingQueue) {
         let landing = next.commands.into_iter().filter_map(|command| {
             if let RunCommand::Landing(command) = command { Some(command) } else { None }

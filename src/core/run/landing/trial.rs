@@ -1,4 +1,4 @@
-//! The work in the merge queue, its trials, and what follows a step.
+//! The work in the merge queue, its trials, and the result of a step.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -37,7 +37,7 @@ pub(in crate::run) struct QueuedWork {
 pub(in crate::run) struct QueueTrial {
     pub(super) work: QueuedWork,
     pub(super) onto: CommitId,
-    /// The number of the slot in which it is tried.
+    /// The number of its slot.
     pub(super) slot: usize,
     pub(super) began: Instant,
     pub(super) stage: TrialStage,
@@ -46,7 +46,7 @@ pub(in crate::run) struct QueueTrial {
 /// The step of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::run) enum TrialStage {
-    /// The work is being combined with what it lands on.
+    /// The work is being combined with its base.
     Building,
     /// The commands that verify it run.
     Verifying {
@@ -118,7 +118,7 @@ impl From<TrialChecks> for LandingNext {
     }
 }
 
-/// What follows a step of the merge queue.
+/// The result of a step of the merge queue.
 #[derive(Debug, Default)]
 pub(in crate::run) struct LandingNext {
     /// The commands to execute first.
