@@ -87,7 +87,7 @@ impl AttemptState {
     }
 }
 
-/// What an attempt left at HEAD.
+/// The commits that an attempt left at HEAD.
 #[derive(Clone, Debug)]
 pub struct LeftCommits {
     /// The commit that it started from.
@@ -121,7 +121,7 @@ pub enum OwnWork {
 }
 
 impl LeftCommits {
-    /// Returns which work is the attempt's own. What HEAD lacks of the base is never part of it.
+    /// Returns the attempt's own work. Commits of the base that HEAD lacks are never part of it.
     pub fn own_work(self) -> OwnWork {
         if !self.has_new {
             return OwnWork::After(self.head);
@@ -182,7 +182,7 @@ mod tests {
         let without = |below: &[&str], newest: &[&str]| {
             LeftCommits { has_base: false, ..left(below, newest) }.own_work()
         };
-        // Such as a branch from an older commit, or from what was fetched.
+        // For example, a branch from an older or a fetched commit.
         assert_eq!(without(&["old"], &["base"]), OwnWork::After("old".into()));
         assert_eq!(without(&["r"], &["base", "r"]), OwnWork::Merge(ids(&["base", "r"])));
         assert_eq!(without(&[], &["base"]), OwnWork::Strayed);

@@ -4,8 +4,8 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// The full id of a commit in hexadecimal digits; a plain string in the journal. What a run keeps of
-/// each task has the same one several times.
+/// The full id of a commit in hexadecimal digits; a plain string in the journal. The records of a
+/// task share one id several times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct CommitId(Arc<str>);

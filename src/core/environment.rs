@@ -1,10 +1,10 @@
-//! The variables of a person's shell that lead back to the checkout, and what a process in a slot gets
-//! instead: with an activated virtualenv, the tests of a slot would test the checkout.
+//! The variables of a person's shell that lead back to the checkout, and their replacements in a
+//! slot: with an activated virtualenv, the tests of a slot would test the checkout.
 
 use serde::{Deserialize, Serialize};
 
-/// The variable that tells `ralph` in an attempt that it cannot write to the repository of the run: in a
-/// sandbox, and behind a worker.
+/// The variable set in an attempt where `ralph` cannot write to the run's repository: in a sandbox,
+/// and behind a worker.
 pub const AWAY: &str = "RALPH_AWAY";
 
 /// A variable with a path of the checkout in it.
@@ -16,14 +16,14 @@ pub struct LedBack {
     pub value: Option<String>,
 }
 
-/// Variables that every shell and tool sets anew for its own folder.
+/// Variables that every shell and tool sets for its own folder.
 const OWN: [&str; 4] = ["PWD", "OLDPWD", "_", "SHLVL"];
 /// Variables that name an environment that must exist.
 const ENVIRONMENTS: [&str; 3] = ["VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"];
 
 /// Returns the variables that lead to the checkout, in the order of their names. Each path of the
 /// checkout becomes the same path of the slot, where the same thing is or will be; an environment
-/// that is not there is removed. Those in `keep` and those of `ralph` stay as they are. `checkout` has
+/// missing there is removed. Those in `keep` and those of `ralph` stay unchanged. `checkout` has
 /// all spellings of the path of the checkout; `is_there` answers for a path of the slot.
 pub fn in_slot(
     variables: impl IntoIterator<Item = (String, String)>,
@@ -49,7 +49,7 @@ pub fn in_slot(
     found
 }
 
-/// A text in which every path at or below `root` is the same one below `slot`.
+/// The text with every path at or below `root` moved below `slot`.
 pub fn moved(text: &str, root: &str, slot: &str) -> String {
     let mut result = String::new();
     let mut rest = text;

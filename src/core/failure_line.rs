@@ -63,20 +63,20 @@ pub fn of(text: &str) -> Option<String> {
     reason(&lines).map(|at| cut(lines[at]))
 }
 
-/// Returns the last line of what an agent said that is not blank.
+/// Returns the last line of an agent's message that is not blank.
 pub fn last(text: &str) -> Option<String> {
     lines(text).last().map(|line| cut(line))
 }
 
-/// Returns the line that states an error, if there is one: the last one that names a failed test, or
-/// else the last one that names an error.
+/// Returns the line that states an error, if any: the last to name a failed test, or else the last
+/// to name an error.
 pub fn stated(text: &str) -> Option<String> {
     let lines = lines(text);
     statement(&lines).map(|at| cut(lines[at]))
 }
 
-/// Returns at most `count` of these lines: the one that says why, with those that follow it or name
-/// the cause. [`GAP`] stands for lines that are left out and is not counted.
+/// Returns at most `count` of these lines: the line that states the error, with those that follow
+/// it or name the cause. [`GAP`] stands for omitted lines and is not counted.
 pub fn excerpt(lines: &[&str], count: usize) -> Vec<String> {
     let chosen = choice(lines, count);
     let mut excerpt = Vec::new();
@@ -149,7 +149,7 @@ fn cause(lines: &[&str], reason: usize) -> Option<usize> {
     Some(found + usize::from(lines[found].ends_with(": |-") && found + 1 < lines.len()))
 }
 
-/// The lines that are not blank, and not what `ralph task-complete` prints for an agent.
+/// The lines that are neither blank nor output of `ralph task-complete` for an agent.
 fn lines(text: &str) -> Vec<&str> {
     let lines = text.split(['\n', '\r']).map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.contains(REPORTED)).collect()

@@ -1,5 +1,5 @@
-//! Findings: what `ralph check --strict` remarks on tasks, and what `ralph doctor` and `ralph init`
-//! say of a set-up. One table has the texts of them all; a command shows the findings of its own.
+//! Findings: the remarks of `ralph check --strict` on tasks, and those of `ralph doctor` and
+//! `ralph init` on a setup. One table has all their texts; a command shows its own findings.
 
 use crate::exit::Exit;
 
@@ -12,7 +12,7 @@ pub enum FindingLevel {
     Remark,
     /// A run would start and might fail later.
     Warning,
-    /// A run would start, and what it calls complete would mean nothing.
+    /// A run would start, but its completions would mean nothing.
     Error,
     /// A run would end with this exit code.
     Fault(Exit),
@@ -59,7 +59,7 @@ macro_rules! findings {
 use FindingLevel::{Error, Fault, Ok as Fine, Remark, Warning};
 
 findings! {
-    // Remarks on tasks, in the order in which those on one task are listed.
+    // Remarks on tasks, in their order within one task.
     NoCheck Remark, "no-check": "nothing tells when `{}` is done"
         because "it has no `verify`, no `output` and no criteria"
         => "add `verify:` with a command that fails until it is done, or say in the description what \
@@ -80,7 +80,7 @@ findings! {
         because "a dependency on one may mean the other, and some disks have one folder for both"
         => "rename one";
 
-    // The set-up, in the order in which a run would meet the problem.
+    // The setup, in the order a run would meet the problems.
     Settings Fault(Exit::Invalid), "settings": "{}"
         => "no other check can run until this is fixed";
     NoRepository Fault(Exit::Error), "repository": "{}"
@@ -236,7 +236,7 @@ impl FindingKind {
 pub struct Finding {
     /// Its kind; none if all is well.
     pub kind: Option<FindingKind>,
-    /// What was looked at.
+    /// Its subject.
     pub subject: &'static str,
     /// How bad it is.
     pub level: FindingLevel,

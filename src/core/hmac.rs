@@ -32,7 +32,7 @@ pub fn holds(secret: &[u8], timestamp: &str, body: &[u8], signature: &str) -> bo
     bytes.is_some_and(|bytes| mac(secret, timestamp, body).verify_slice(&bytes).is_ok())
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ.
+/// Whether two texts are equal, in a time that does not reveal where they differ.
 pub fn same(one: &str, other: &str) -> bool {
     // Two digests with one key: their comparison by `verify_slice` runs in constant time.
     let digest = mac(one.as_bytes(), "", one.as_bytes()).finalize().into_bytes();

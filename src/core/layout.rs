@@ -94,7 +94,7 @@ struct PartLayout {
     routes: Vec<Vec<LayoutPoint>>,
 }
 
-/// In which column each box of a part is, and how high.
+/// The column and the height of each box of a part.
 struct Ranked {
     /// The column of each box. A line leads from a column to a later one.
     columns: Vec<usize>,
@@ -155,7 +155,7 @@ fn connected(sizes: &[BoxSize], lines: &[(usize, usize)]) -> Vec<Part> {
     parts
 }
 
-/// A number for each of `count` things that is the same for those that lines connect.
+/// A number for each of `count` boxes, the same for connected boxes.
 fn roots(count: usize, lines: &[(usize, usize)]) -> Vec<usize> {
     let mut parents: Vec<usize> = (0..count).collect();
     for (from, to) in lines {

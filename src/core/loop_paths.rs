@@ -20,7 +20,7 @@ pub const WAIT: &str = "WAIT_WITHOUT_RESTART";
 
 /// The file in the folder of a task with the notes of its agents.
 pub const NOTES: &str = "notes.md";
-/// The file in which agents record what they learned, relative to the repository.
+/// The file with the learnings of agents, relative to the repository.
 pub const LEARNINGS: &str = "docs/knowledge/learnings.md";
 
 /// The files in the folder of a task with which an agent reports.
@@ -98,7 +98,7 @@ impl LoopPaths {
         &self.heartbeat
     }
 
-    /// The log of what runs print, relative to the repository.
+    /// The log of the output of runs, relative to the repository.
     pub fn run_log(&self) -> &str {
         &self.run_log
     }
@@ -204,7 +204,7 @@ pub fn is_own(path: &str) -> bool {
     path == GRAPH || OWN.iter().any(|own| is_in(own))
 }
 
-/// Whether a file of this name is one that `ralph` writes, or in the place of a folder of those.
+/// Whether `ralph` writes a file of this name, or files in a folder of this name.
 pub fn is_own_or_above(path: &str) -> bool {
     let is_above = |own: &str| own.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
     path != GRAPH && (is_own(path) || OWN.iter().any(|own| is_above(own)))

@@ -1,5 +1,5 @@
-//! The rest of a run, foreseen: it is played many times in virtual time, with the real decisions. What
-//! attempts bring is drawn from the newest ones of this repository.
+//! The forecast of a run: its rest is played many times in virtual time, with the real decisions.
+//! The results of attempts are drawn from the newest ones of this repository.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// What an attempt brings.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawnAttempt {
     /// From its start until its work is queued to land, or until it ends without.
@@ -26,23 +26,23 @@ pub struct DrawnAttempt {
     pub queue: TimeDelta,
     /// How it ends.
     pub verdict: Verdict,
-    /// What it uses.
+    /// Its usage.
     pub usage: Usage,
 }
 
-/// Says what the next attempt at a task brings, by its number and the name of its agent.
+/// Draws the next attempt at a task, by its number and the name of its agent.
 type Draw<'a> = dyn FnMut(usize, Option<&str>) -> DrawnAttempt + 'a;
 
-/// One way in which a run may go.
+/// A possible course of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlayedNight {
     /// When it ends.
     pub ends_at: DateTime<Utc>,
-    /// Why it ends; none if it goes on for longer than [`HORIZON`].
+    /// Why it ends; none if it lasts longer than [`HORIZON`].
     pub why: Option<StopReason>,
     /// The tasks that it completes, with the times.
     pub done: Vec<(usize, DateTime<Utc>)>,
-    /// What its attempts use, with those that have ended already.
+    /// The usage of its attempts, with those that have ended already.
     pub spend: Spend,
 }
 
@@ -57,7 +57,7 @@ pub struct OrderedTask {
     pub ends_at: DateTime<Utc>,
 }
 
-/// A run that goes on for longer is not foreseen.
+/// The longest forecast of a run.
 pub const HORIZON: TimeDelta = TimeDelta::days(14);
 
 /// An attempt that is open while a night is played.
@@ -81,7 +81,7 @@ struct Play<'a> {
     done: Vec<(usize, DateTime<Utc>)>,
 }
 
-/// Returns the history once a run has started now; as it is if one goes on.
+/// Returns the history once a run has started now; unchanged if one is in progress.
 pub fn begun(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> History {
     let mut history = view.history.clone();
     if !goes_on {
@@ -98,8 +98,8 @@ pub fn begun(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> History {
     history
 }
 
-/// Returns the tasks that have not started, at most so many, in the order in which a run takes them if
-/// every attempt succeeds and no limit ends it. `length` returns the length of the attempt at a task.
+/// Returns the tasks that have not started, at most `most`, in the order a run takes them if every
+/// attempt succeeds and no limit ends it. `length` returns the length of the attempt at a task.
 pub fn order(
     view: &View<'_>,
     goes_on: bool,
@@ -170,15 +170,15 @@ impl<'a> Play<'a> {
         play
     }
 
-    /// Plays until then, or until so many attempts have started, and returns why the run has ended if
-    /// it has.
+    /// Plays until `until`, or until `most` attempts have started, and returns why the run has
+    /// ended, if it has.
     fn go_on(
         &mut self,
         until: DateTime<Utc>,
         most: usize,
         draw: &mut Draw<'_>,
     ) -> Option<StopReason> {
-        /// Of so many steps a task no run is made.
+        /// More steps per task than any run takes.
         const STEPS: usize = 200;
         for _ in 0..STEPS * (self.graph.tasks().len() + 1) {
             if self.now >= until || self.started.len() >= most {
@@ -219,7 +219,7 @@ impl<'a> Play<'a> {
         read(&View { graph, history, active: &active, ..self.view })
     }
 
-    /// The attempts that are open at the start. What is drawn for them is longer than they have taken.
+    /// The attempts open at the start. Their drawn lengths exceed the time they have taken.
     fn take_over(&mut self, draw: &mut Draw<'_>) {
         /// How often an attempt is drawn that would have ended already.
         const DRAWS: usize = 20;
@@ -282,7 +282,7 @@ impl<'a> Play<'a> {
         self.now = next;
         let is_cut = end.is_some_and(|end| end <= next);
         self.open.sort_by_key(|open| (open.ends_at, open.number));
-        // A run takes what has happened one by one; its end cuts off all that work.
+        // A run handles ended attempts one by one; its own end cuts off all that work.
         let over = self.open.iter().filter(|open| open.ends_at <= next).count().min(1);
         let over = if is_cut { self.open.len() } else { over };
         for mut open in self.open.drain(..over).collect::<Vec<_>>() {
@@ -323,8 +323,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// What is known of the attempts of a repository: the newest ones, relative to the estimates of their
-/// tasks.
+/// The newest attempts of a repository, relative to the estimates of their tasks.
 #[derive(Clone, Debug)]
 pub struct AttemptLaw<'a> {
     /// Each with the estimate of its task, in seconds.
@@ -344,7 +343,8 @@ impl Odds {
         self.good += if is_good { 1.0 } else { 0.0 };
     }
 
-    /// The part of the next ones that complete theirs. What is assumed weighs as many attempts as `weight`.
+    /// The share of the next attempts that complete their tasks. `assumed` counts as `weight`
+    /// attempts.
     fn part(self, assumed: f64, weight: f64) -> f64 {
         (assumed * weight + self.good) / (weight + self.all)
     }
@@ -407,7 +407,7 @@ const OF_AGENT: f64 = 2.0;
 const OF_TASK: f64 = 4.0;
 
 impl<'a> AttemptLaw<'a> {
-    /// What the history says about tasks of the graph.
+    /// The law from the history of the graph's tasks.
     pub fn of(view: &View<'a>) -> AttemptLaw<'a> {
         let tells = |it: &&AttemptSample| {
             it.verdict == Verdict::Complete
@@ -423,7 +423,7 @@ impl<'a> AttemptLaw<'a> {
         }
     }
 
-    /// How many attempts tell of the next ones.
+    /// The number of attempts that it is based on.
     pub fn known(&self) -> usize {
         self.samples.len()
     }
@@ -438,7 +438,7 @@ impl<'a> AttemptLaw<'a> {
         paces.get(paces.len() / 2).copied()
     }
 
-    /// Plays the rest of a run so many times.
+    /// Plays the rest of a run `count` times.
     pub fn nights(&self, view: &View<'_>, now: DateTime<Utc>, count: usize) -> Vec<PlayedNight> {
         let mut dice = Dice(view.history.run.iterations.into());
         let odds = self.odds(view);
@@ -508,7 +508,7 @@ impl<'a> GuessedLaw<'a> {
         }
     }
 
-    /// An attempt of the same agent with the same end, or as near to that as there is one.
+    /// An attempt of the same agent with the same end, or the nearest match.
     fn like(
         &self,
         agent: Option<&str>,
@@ -821,7 +821,7 @@ mod tests {
         after(10, (&policy, &all(true)), |_, nights| {
             assert!(complete(nights) > 80, "{}", complete(nights));
         });
-        // One hard task says little about the others.
+        // One hard task is weak evidence about the others.
         let hard = [(0, "fast", false), (0, "fast", false)];
         let mut attempts = all(true);
         attempts.extend([(5, "fast", false), (5, "fast", false)]);

@@ -57,7 +57,7 @@ pub enum Outcome {
     Exceeded {
         /// The name of the executor.
         executor: String,
-        /// What the engine says.
+        /// The message of the engine.
         #[serde(rename = "lost")]
         why: String,
     },
@@ -140,7 +140,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The way in which the agent reported that it is done. An exit code is never a report.
+/// How the agent reported that it is done. An exit code is never a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {

@@ -1,4 +1,4 @@
-//! Names that earlier versions had, each with what does it now.
+//! Names that earlier versions had, each with its replacement.
 
 /// Whether a name was a command, a flag, a setting or a field of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum RetiredKind {
 
 use RetiredKind::{Command, Flag, Setting, TaskField};
 
-/// The names, each with a sentence that says what to do instead.
+/// The names, each with a sentence about the replacement.
 const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (Command, "export", "`ralph dag-status --json` prints the graph for `jq` and other tools"),
     (
@@ -99,7 +99,7 @@ const RETIRED: &[(RetiredKind, &str, &str)] = &[
     (TaskField, "verify_baseline", "a red check is tried on the base when it matters"),
 ];
 
-/// Returns what does now what a name did, as a sentence without a capital and a full stop.
+/// Returns the replacement of a name, as a sentence without a capital and a full stop.
 pub fn replacement(kind: RetiredKind, name: &str) -> Option<&'static str> {
     let found = RETIRED.iter().find(|(of, known, _)| *of == kind && *known == name);
     found.map(|(_, _, instead)| *instead)

@@ -1,4 +1,4 @@
-//! The review of work by another agent before it lands: its settings, its answer, and what follows.
+//! The review of work by another agent before it lands: its settings, its answer, its effect.
 
 use std::{cmp::Reverse, fmt};
 
@@ -30,7 +30,7 @@ pub const REVIEWS: &str = "RALPH_REVIEWS";
 pub enum FindingSeverity {
     /// A matter of taste.
     Low,
-    /// It should be mended.
+    /// It should be fixed.
     #[default]
     Medium,
     /// The work is wrong or harmful.
@@ -44,7 +44,7 @@ impl fmt::Display for FindingSeverity {
     }
 }
 
-/// What a reviewer found in work.
+/// A finding of a reviewer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewFinding {
     /// The file, relative to the repository.
@@ -56,12 +56,12 @@ pub struct ReviewFinding {
     /// How grave it is.
     #[serde(default)]
     pub severity: FindingSeverity,
-    /// What is wrong.
+    /// The fault.
     pub text: String,
 }
 
 impl ReviewFinding {
-    /// It as one line.
+    /// The finding in one line.
     pub fn line(&self) -> String {
         let line = self.line.map_or_else(String::new, |line| format!(":{line}"));
         let place = self.file.as_ref().map_or_else(String::new, |file| format!("`{file}{line}`: "));
@@ -75,7 +75,7 @@ impl ReviewFinding {
 pub struct WorkReview {
     /// The name of the reviewer's agent.
     pub by: String,
-    /// What it found, the gravest first.
+    /// Its findings, the gravest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<ReviewFinding>,
     /// Why there is no review, if so.
@@ -86,7 +86,7 @@ pub struct WorkReview {
     pub sent_back: bool,
 }
 
-/// What follows a review.
+/// The effect of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReviewRule {
     /// The gravity from which a finding sends work back.
@@ -102,7 +102,7 @@ impl WorkReview {
     /// repository has a file.
     ///
     /// # Errors
-    /// The answer has none: what is wrong with it.
+    /// The fault of an answer without a review.
     pub fn read(
         (by, root): (&str, &str),
         answer: &str,
@@ -131,8 +131,8 @@ impl WorkReview {
         self.failed.is_none() && self.findings.is_empty()
     }
 
-    /// Decides what follows when work at the task was sent back this often. Returns what is missing for
-    /// it to land, if a review is required.
+    /// Decides whether the work is sent back, after `before` earlier times. Returns the reason that
+    /// it cannot land, if a review is required.
     pub fn decide(&mut self, rule: ReviewRule, before: u32) -> Option<String> {
         let grave = self.findings.iter().filter(|it| it.severity >= rule.severity).count();
         self.sent_back = grave > 0 && before < rule.rounds;
@@ -157,7 +157,8 @@ impl fmt::Display for WorkReview {
     }
 }
 
-/// What `read` makes of the last JSON value in a text that begins with `bracket` and is of use to it.
+/// The result of `read` for the last JSON value in a text that begins with `bracket` and that it
+/// accepts.
 pub fn last_json<T>(text: &str, bracket: char, read: impl Fn(Value) -> Option<T>) -> Option<T> {
     /// The most places at which a value may begin.
     const PLACES: usize = 1000;

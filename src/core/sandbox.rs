@@ -1,4 +1,4 @@
-//! What a sandbox hides, removes and allows by default.
+//! The defaults of a sandbox: hidden, removed and allowed names.
 //!
 //! Only names and patterns; the adapter looks for the files.
 
@@ -9,8 +9,8 @@ use std::{
 
 use crate::redact::{self, Redactor, names_secret_place};
 
-/// What the private home folder of a sandbox shows, besides names without a full stop: tools, caches,
-/// and settings without secrets. `!` is before the names in a folder that it does not show.
+/// The names shown in the private home folder of a sandbox, besides those without a full stop:
+/// tools, caches, and settings without secrets. `!` precedes the names hidden in a folder.
 pub const SHOWN: &str = ".gitconfig .gitignore_global .gitignore .gitattributes .editorconfig \
     .prettierrc .eslintrc.json .clang-format .shellcheckrc .tool-versions .asdfrc .profile .bashrc \
     .bash_profile .zshrc .zshenv .zprofile .inputrc .Rprofile .hushlogin .nvmrc .node-version \
@@ -40,7 +40,7 @@ pub const SHOWN: &str = ".gitconfig .gitignore_global .gitignore .gitattributes 
     .cache/yarn .cache/zig .config/ccache .config/clangd .config/git!credentials .config/go .config/matplotlib \
     .config/mise .config/nix .config/rubocop .config/user-dirs.dirs .config/uv .config/rustfmt";
 
-/// Whether a sandbox shows something of this name in the home folder, to some agent.
+/// Whether a sandbox shows this name in the home folder to some agent.
 pub fn is_shown(name: &str) -> bool {
     let first = |path: &str| path.split(['/', '!']).next() == Some(name);
     let own = AGENT_FOLDERS.iter().flat_map(|folders| folders.own);
@@ -49,7 +49,7 @@ pub fn is_shown(name: &str) -> bool {
         || own.filter_map(|path| path.strip_prefix("~/")).any(first)
 }
 
-/// Files among them that may hold a secret beside what tools need: a line with one is left out.
+/// Files among them that may mix secrets with settings for tools: lines with a secret are left out.
 pub const FILTERED: &str = ".gitconfig .cargo/config .cargo/config.toml .config/git/config .config/go/env \
     .config/nix/nix.conf .config/uv/uv.toml .bashrc .bash_profile .profile .zshrc .zshenv .zprofile";
 
@@ -96,8 +96,8 @@ pub fn named(path: &str, home: &Path, setting: &str) -> Result<PathBuf, String> 
     ))
 }
 
-/// What a sandbox shows of the home folder, that folder first, and of the folders that stand for a part
-/// of it.
+/// The paths that a sandbox shows: the home folder first, then the folders that replace a part of
+/// it.
 pub fn shown_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<ShownPath> {
     let hides_dots = |folder: &Path| ShownPath {
         folder: folder.to_owned(),
@@ -137,7 +137,7 @@ pub fn shown_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<S
     all
 }
 
-/// What a sandbox hides wherever it is.
+/// The paths that every sandbox hides.
 pub fn hidden_paths(home: &Path, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = HIDDEN.iter().map(|path| at_home(path, home)).collect();
     // Settings of the machine hold no credentials of a person.
@@ -234,7 +234,7 @@ pub const SHOWN_OF_RUN: &[&str] = &[
 /// The folders that are private and empty.
 pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
-/// The private folder in which a path is; none if it is in none, or is one.
+/// The private folder that contains a path; none if it is in none, or is one.
 pub fn private_above(path: &str) -> Option<&'static str> {
     let is_above = |folder: &&str| path != *folder && Path::new(path).starts_with(folder);
     PRIVATE.iter().copied().find(is_above)
@@ -292,7 +292,7 @@ pub const NEEDED_VARIABLES: &[&str] = &[
     "GIT_CONFIG_VALUE_*",
 ];
 
-/// What an agent keeps for itself.
+/// The files and folders of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentFolders {
     /// The name of its preset.
@@ -302,9 +302,8 @@ pub struct AgentFolders {
     pub own: &'static [&'static str],
     /// The variables that name another folder for the first one.
     pub named_by: &'static [&'static str],
-    /// What it reads in the first one as settings or instructions, or runs as programs; folders end
-    /// in `/`. An attempt that changed or created one of these would leave behind what acts outside,
-    /// when a person starts the same agent.
+    /// Its settings, instructions and programs in the first one; folders end in `/`. A change by an
+    /// attempt would act outside, when a person starts the same agent.
     pub settings: &'static [&'static str],
     /// Files with both settings and state, which the agent writes again as a whole. An attempt gets
     /// a copy.
@@ -504,15 +503,15 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     },
 ];
 
-/// Returns what an agent keeps for itself; none for an agent that is not known.
+/// Returns the files and folders of an agent; none for an unknown agent.
 pub fn folders_of(agent: &str) -> Option<&'static AgentFolders> {
     AGENT_FOLDERS.iter().find(|folders| folders.agent == agent)
 }
 
 /// Whether a process keeps a variable.
 ///
-/// `allowed` is the list of the settings, if there is one. The credentials of the agent stay; those
-/// of every known agent stay for an agent that is not known.
+/// `allowed` is the list of the settings, if any. The credentials of the agent stay; those of every
+/// known agent stay for an unknown agent.
 pub fn keeps_variable(
     (name, value): (&str, &str),
     allowed: Option<&[String]>,
@@ -549,7 +548,7 @@ pub fn removed_variables<'a>(
     other.map(|(name, _)| name.clone())
 }
 
-/// Whether a name fits a pattern, in which a `*` at the start or the end is any text.
+/// Whether a name matches a pattern, where a `*` at the start or the end is any text.
 fn is_match(pattern: &str, name: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         (Some(_), Some(_)) => name.contains(pattern.trim_matches('*')),

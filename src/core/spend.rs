@@ -31,7 +31,7 @@ pub struct Spend {
     /// How many of these are counted by `assumed_usd`.
     #[serde(skip_serializing_if = "is_default")]
     pub assumed: u32,
-    /// What limits count for them, in US dollars.
+    /// The cost that limits assume for them, in US dollars.
     #[serde(skip_serializing_if = "is_default")]
     pub assumed_usd: f64,
     /// The highest reported cost of an attempt, in US dollars.
@@ -69,7 +69,7 @@ impl Spend {
         Spend { attempts: 0, ..Spend::of(usage, outcome, duration_seconds) }
     }
 
-    /// What running attempts report of their usage so far.
+    /// The reported usage of running attempts so far.
     pub fn so_far<'a>(usages: impl Iterator<Item = &'a Usage>) -> Spend {
         usages.fold(Spend::default(), |sum, usage| Spend {
             cost_usd: sum.cost_usd + usage.cost_usd.unwrap_or_default(),
@@ -127,12 +127,12 @@ impl Spend {
         (self.unknown_cost == 0).then_some(self.cost_usd)
     }
 
-    /// Whether any of its agents told what it cost, or none ran.
+    /// Whether any of its agents reported its cost, or none ran.
     pub fn is_cost_told(&self) -> bool {
         self.unknown_cost == 0 || self.highest_cost > 0.0
     }
 
-    /// Whether any of its agents told its tokens.
+    /// Whether any of its agents reported its tokens.
     pub fn are_tokens_told(&self) -> bool {
         self.unknown_tokens < self.attempts.max(1) || self.tokens != Tokens::default()
     }
@@ -210,7 +210,7 @@ impl Budget {
         Some(began?.checked_add_signed(limit).unwrap_or(DateTime::<Utc>::MAX_UTC))
     }
 
-    /// What the limit on cost leaves, in US dollars; none without such a limit.
+    /// The rest of the limit on cost, in US dollars; none without a limit.
     pub fn left(&self, run: &Spend) -> Option<f64> {
         self.cost.map(|limit| limit - run.assumed_cost())
     }

@@ -24,7 +24,7 @@ pub struct Zone {
     rules: tz::TimeZone,
 }
 
-/// What the clocks of a zone show at some time, compared with UTC.
+/// The offset of the clocks of a zone from UTC at some time.
 #[derive(Clone)]
 pub struct ZoneOffset {
     zone: Zone,
@@ -205,7 +205,7 @@ mod tests {
         (offset.fix().local_minus_utc(), offset.to_string())
     }
 
-    /// What a zone says about a local time: none, one or two offsets.
+    /// The offsets of a zone at a local time: none, one or two.
     fn locally<Z: TimeZone>(zone: &Z, local: NaiveDateTime) -> Vec<Shown>
     where
         Z::Offset: fmt::Display,

@@ -1,4 +1,4 @@
-//! What was paid for and not needed: attempts that completed nothing, by what went wrong.
+//! Paid attempts that completed nothing, by the kind of failure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WasteKind {
-    /// Its work conflicted with what had landed since.
+    /// Its work conflicted with work that had landed since.
     Conflict,
     /// Git refused its work.
     Refused,
@@ -24,7 +24,7 @@ pub enum WasteKind {
     Check,
     /// A verify command failed without its work as well.
     Base,
-    /// It ended without a report, or without what a report needs.
+    /// It ended without a report, or without the work that a report needs.
     Report,
     /// Its agent failed.
     Crash,
@@ -32,12 +32,12 @@ pub enum WasteKind {
     Time,
     /// Its provider refused service.
     Limit,
-    /// Somebody or something ended it.
+    /// It was interrupted.
     Interruption,
 }
 
 impl WasteKind {
-    /// What was not needed of an attempt; none if it was needed, or its agent did no work.
+    /// Why an attempt was not needed; none if it was needed, or its agent did no work.
     fn of(ended: &AttemptResult) -> Option<WasteKind> {
         match ended.verdict {
             Verdict::Complete
@@ -86,7 +86,7 @@ impl WasteKind {
 pub struct PaidAttempts {
     /// The attempts whose agents worked.
     pub paid: u32,
-    /// Those that completed nothing, by what went wrong.
+    /// Those that completed nothing, by the kind of failure.
     pub wasted: BTreeMap<WasteKind, u32>,
 }
 
@@ -118,7 +118,7 @@ impl PaidAttempts {
         self.paid - self.wasted.values().sum::<u32>()
     }
 
-    /// What was wasted, in words; none if nothing was.
+    /// The waste in words, if any.
     pub fn text(&self) -> Option<String> {
         let part = |(kind, count): (&WasteKind, &u32)| {
             format!("{count} {}", kind.words()[usize::from(*count > 1)])

@@ -1,5 +1,5 @@
-//! What is verified on the tip of a branch once work has landed: every command that verified any of
-//! it, and every command of the project.
+//! The checks on the tip of a branch after work has landed: every command that verified any of it,
+//! and every command of the project.
 
 use crate::{commit_id::CommitId, graph::task::TaskId, history::LandedWork};
 
@@ -69,8 +69,7 @@ impl WholeCheck {
             && (!is_per_task(&self.command) || same_task())
     }
 
-    /// Returns the commits among which is the one that broke it: the last one on which it passed, if that
-    /// is known, and those after it, up to the tip.
+    /// Returns the last commit where it passed, if known, and the suspects after it, up to the tip.
     pub fn suspects(
         &self,
         landed: &[LandedWork],

@@ -1,5 +1,5 @@
 //! A layering for graphs of any size: columns by the longest path, an order in each column by
-//! the middle of what a box is connected with, and heights near that.
+//! the middle of a box's neighbors, and heights near that.
 
 use super::{BETWEEN_BOXES, BETWEEN_LINES, LayoutPoint, Part, PartLayout, Ranked, spaced};
 
@@ -78,7 +78,7 @@ fn tightened(part: &Part) -> Vec<usize> {
     levels
 }
 
-/// Orders each column by the mean place of what its spots are connected with.
+/// Orders each column by the mean place of the neighbors of its spots.
 fn reorder(columns: &mut [Vec<usize>], spots: &[Spot]) {
     let mut places = vec![0.0; spots.len()];
     let number = |column: &[usize], places: &mut Vec<f64>| {
@@ -105,7 +105,7 @@ fn reorder(columns: &mut [Vec<usize>], spots: &[Spot]) {
     columns.iter_mut().skip(1).for_each(|column| sort(column, |spot| &spot.before));
 }
 
-/// The middle of each spot, near those that it is connected with.
+/// The middle of each spot, near its neighbors.
 fn heights(columns: &[Vec<usize>], spots: &[Spot]) -> Vec<f64> {
     let mut heights = vec![0.0; spots.len()];
     let gaps: Vec<Vec<f64>> = columns

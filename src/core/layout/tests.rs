@@ -8,7 +8,7 @@ fn boxes(count: usize) -> Vec<BoxSize> {
     (0..count).map(|at| BoxSize { width: 60.0 + (at * 37 % 140) as f64, height: 30.0 }).collect()
 }
 
-/// The layout, after checking what every layout promises.
+/// The layout, after a check of the guarantees of every layout.
 fn check(sizes: &[BoxSize], lines: &[(usize, usize)]) -> GraphLayout {
     let laid = GraphLayout::of(sizes, lines);
     assert_eq!(laid, GraphLayout::of(sizes, lines), "the same input, the same layout");

@@ -28,7 +28,7 @@ pub enum Template {
 }
 
 impl Template {
-    /// All templates, with their names and what they are.
+    /// All templates, with their names and descriptions.
     pub const ALL: &[(&str, &str, Template)] = &[
         ("task", "`prompts/task.md`, the prompt for a task", Template::Task),
         ("draft", "`prompts/draft.md`, the prompt of `ralph draft`", Template::Draft),

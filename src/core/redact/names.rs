@@ -13,10 +13,10 @@ const STRONG: &str = "TOKEN SECRET PASSWORD PASSWORDS PASSWD PASSPHRASE APIKEY A
 const WEAK: &str = "KEY KEYS AUTH OAUTH SESSION PASS PIN PW PAT DSN SALT PEPPER COOKIE JWT LICENSE \
     KEYSTORE TOKENS WEBHOOK SECRETS PWD";
 
-/// Words that name other things too.
+/// Words that have other meanings too.
 const COMMON: &str = "TOKEN TOKENS KEY KEYS AUTH SESSION SALT PIN LICENSE COOKIE";
 
-/// Words that make a name that of something else, wherever they follow.
+/// Words that make a name ordinary, wherever they follow.
 const AFTER: &str = "FILE FILES PATH DIR DIRECTORY FOLDER HOME URL URI ENDPOINT HOST PORT SERVER \
     DOMAIN REALM SOCK SOCKET NAME NAMES TYPE METHOD MODE MECHANISM ALGORITHM ALG PROVIDER BACKEND \
     DRIVER STORE MANAGER HELPER COMMAND CMD ISSUER AUDIENCE SCOPE SCOPES ARN REGION BUCKET TTL \
@@ -25,7 +25,7 @@ const AFTER: &str = "FILE FILES PATH DIR DIRECTORY FOLDER HOME URL URI ENDPOINT 
     VERSION CLASS DESKTOP PID MASTER CONTROL KEYSCAN TELEMETRY GENERATE RING MAP POLICY RELATIVE \
     USER USERNAME LOGIN EMAIL PUBLIC TENANT ENV STAGE DURATION CLAIM CLAIMS TAGS FORMAT REDACTION";
 
-/// Words that make a name that of something else, right before one that may name a secret.
+/// Words that make a name ordinary, right before a word that may name a secret.
 const BEFORE: &str = "PUBLIC PUB PUBLISHABLE SITE CACHE PARTITION SORT PRIMARY FOREIGN STEP GROUP \
     HOT MAX MIN NUM MAP THINKING HISTORY OUTPUT DESKTOP REJECT KEYSCAN FALLBACK NO RANDOM EMPTY \
     INTEGRITY IMPLICIT USE GENERATE ASK DICT KMS PROJECT REQUEST ALLOW";
@@ -34,7 +34,7 @@ const BEFORE: &str = "PUBLIC PUB PUBLISHABLE SITE CACHE PARTITION SORT PRIMARY F
 const FORMS: &str =
     "BASE64 B64 DATA CONTENT CONTENTS JSON PEM STRING VALUE RAW HEX V1 V2 PLAIN TEXT CONFIG";
 
-/// Names with such a word that hold no secret, and names without one that do.
+/// Ordinary names with a word for secrets, and names of secrets without one.
 struct Exceptions {
     ordinary: Regex,
     secret: Regex,
@@ -77,8 +77,8 @@ pub fn is_secret_name(name: &str) -> bool {
     EXCEPTIONS.secret.is_match(&upper) || (0..words.len()).any(|at| is_secret_at(&words, at))
 }
 
-/// Whether a variable of this name leads to a file or folder with secrets: it names one, the settings
-/// of a person for a program, or what was typed.
+/// Whether a variable of this name leads to a file or folder with secrets: it names one, a person's
+/// settings for a program, or a command history.
 pub fn names_secret_place(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let bare = PLACES.place.replace(&upper, "");
@@ -103,7 +103,7 @@ static PLACES: LazyLock<Places> = LazyLock::new(|| {
     }
 });
 
-/// Whether what is assigned to a name is a secret.
+/// Whether the value of a name is a secret.
 pub(super) enum SecretName {
     Yes,
     /// If the value looks like one.
@@ -111,7 +111,7 @@ pub(super) enum SecretName {
     No,
 }
 
-/// The same for the names in texts: `pwd` is a password there, and one common word says little.
+/// The same for names in texts: `pwd` is a password there, and one common word is weak evidence.
 pub(super) fn secret_name(name: &str) -> SecretName {
     let is_one = || matches!(&words(name)[..], [word] if is_in(COMMON, word));
     match is_secret_name(name) || name.eq_ignore_ascii_case("pwd") {

@@ -12,7 +12,7 @@ const FAST: usize = 32 << 10;
 /// Replaces values with [`MARK`]; overlapping values become one mark.
 #[derive(Clone)]
 pub(super) struct Needles {
-    /// None if there is nothing to search for.
+    /// None without needles.
     search: Option<AhoCorasick>,
     spelled: Vec<Vec<u8>>,
     /// Whether a spelling starts with this byte.
@@ -91,8 +91,8 @@ impl Needles {
     }
 }
 
-/// The spellings of a value: as it is, in JSON, in JSON within JSON, in a URL, and in base64 at any
-/// offset within a longer text. Programs differ in what they escape.
+/// The spellings of a value: plain, in JSON, in JSON within JSON, in a URL, and in base64 at any
+/// offset within a longer text. Programs escape different characters.
 fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![value.to_vec()];
     if let Ok(text) = std::str::from_utf8(value) {

@@ -1,4 +1,4 @@
-//! The checks of a project, and the commands that install what they need, known by its files.
+//! The checks of a project, and the commands that install their dependencies, found by its files.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct FoundCheck {
     pub source: String,
     /// Whether it is the project's entry point for tests in any language, such as `just test`.
     pub is_entry: bool,
-    /// Whether its program is there.
+    /// Whether its program exists.
     pub is_ready: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Whether it declares what a package manager installs, or how it is tested.
+    /// Whether it declares dependencies for a package manager, or how it is tested.
     pub fn is_project(&self) -> bool {
         let is_sign = |name: &String| MANIFESTS.contains(&name.as_str());
         self.names.iter().any(is_sign) || self.entry().is_some()
@@ -133,7 +133,7 @@ pub fn checks(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<FoundCheck
     let mut add = |command: &str, source: &str, is_entry| {
         let program = command.split(' ').next().unwrap_or_default().to_owned();
         let is_ready = match program.split_once('/') {
-            // Files of the project, and what its setup makes.
+            // Files of the project, and those that its setup makes.
             Some(_) => true,
             None => on_path(&program),
         };
@@ -259,8 +259,9 @@ fn node(folder: &Folder) -> Option<String> {
     folder.has_test(is_test).then(|| own.to_owned())
 }
 
-/// The tools that install a Python project: their lock file, their part of `pyproject.toml`, the commands
-/// that install it without and with what it has for tests only, and the one that runs its tests.
+/// The tools that install a Python project: their lock file, their part of `pyproject.toml`, the
+/// commands that install it without and with its test dependencies, and the command that runs its
+/// tests.
 const PYTHON: &[(&str, &str, &str, &str, &str)] = &[
     ("uv.lock", "[tool.uv", "uv sync", "uv sync --all-extras", "uv run pytest"),
     (
@@ -274,8 +275,8 @@ const PYTHON: &[(&str, &str, &str, &str, &str)] = &[
     ("Pipfile.lock", "\0", "pipenv sync --dev", "pipenv sync --dev", "pipenv run pytest"),
 ];
 
-/// How the tests of a Python project run, and how a copy of it gets what they need: by its own tool, or in
-/// the virtualenv that is brought along or made.
+/// How the tests of a Python project run, and how a copy of it gets their dependencies: by its own
+/// tool, or in the virtualenv that is brought along or made.
 fn python(
     folder: &Folder,
     on_path: impl Fn(&str) -> bool,
@@ -314,7 +315,7 @@ fn unittest(folder: &Folder) -> &'static str {
     }
 }
 
-/// What shows that there are tests of Python where no file names pytest.
+/// The test files of Python where no file names pytest.
 const TEST_FILES: &str = "test_*.py";
 
 /// The file that shows that the project has tests for pytest.
@@ -366,11 +367,11 @@ const WANTED: &[&str] = &[
     AGENT_SETTINGS,
 ];
 
-/// The one of them that is not at the top of the project.
+/// The settings file below the top of the project.
 pub const AGENT_SETTINGS: &str = ".claude/settings.local.json";
 
-/// Finds the commands that install what a copy of a folder needs. Only commands whose program is on PATH
-/// count.
+/// Finds the commands that install the dependencies of a copy of a folder. Only commands whose
+/// program is on PATH count.
 pub fn installs(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<String> {
     let by_file = [
         ("Cargo.lock", "cargo fetch"),
@@ -391,7 +392,8 @@ pub fn installs(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<String> 
         .collect()
 }
 
-/// The command that installs what a `package.json` names, by the same package manager that runs its tests.
+/// The command that installs the packages of a `package.json`, by the package manager that runs its
+/// tests.
 fn node_install(folder: &Folder) -> Option<&'static str> {
     match node_lock(folder) {
         Some("pnpm") => return Some("pnpm install --frozen-lockfile"),

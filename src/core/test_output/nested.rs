@@ -12,7 +12,7 @@ pub(super) fn node(output: &str, failed: &mut BTreeSet<String>) -> u64 {
     } else {
         (2, r"^ *▶ (.*?)(?: \([\d.]+m?s\))?$", r"^ *✖ (.*?)(?: \([\d.]+m?s\)(?: # .*())?)?$")
     };
-    // What failed is listed once more at the end.
+    // Failed tests are listed once more at the end.
     let output = output.split("\n✖ failing tests:").next().unwrap_or(output);
     let (mut around, mut files): (Vec<&str>, u64) = (Vec::new(), 0);
     let mut parents = 0;

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{commit_id::CommitId, default_value::is_default};
 
-/// A file of which both sides changed the same place, and whose conflict was resolved.
+/// A file that both sides changed at the same place, with its conflict resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedConflict {
     /// The path.
     pub path: String,
-    /// The command that made it again. If none, both sides only added lines, and those of both were
-    /// kept.
+    /// The command that regenerated it. If none, both sides only added lines, and those of both
+    /// were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -53,7 +53,7 @@ pub enum Merge {
     Red {
         /// The target branch.
         branch: String,
-        /// The commit on top of which it was tried.
+        /// The commit that it was tried on.
         onto: CommitId,
         /// Whether the command fails in the same way without this work.
         #[serde(default, skip_serializing_if = "is_default")]
