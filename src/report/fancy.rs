@@ -40,7 +40,7 @@ pub struct FancyReporter {
     outputs: FailureOutputReader,
     paint: Paint,
     drawn: Arc<Mutex<Drawn>>,
-    /// The drawing bar, if there is something to draw.
+    /// The drawing bar, if any.
     bar: Option<ProgressBar>,
 }
 
@@ -59,7 +59,7 @@ impl FancyReporter {
         FancyReporter { verbosity, outputs, paint, drawn: Arc::default(), bar: None }
     }
 
-    /// Prints lines; good news takes one row if it is `brief`.
+    /// Prints lines; a success takes one row if it is `brief`.
     fn say(&self, lines: &[Line], brief: bool) {
         let width = terminal::stderr_width().unwrap_or(80);
         for line in lines {
@@ -161,7 +161,7 @@ impl Reporter for FancyReporter {
     }
 
     fn tick(&mut self) {
-        // The bar keeps what it cannot write, and a closed terminal takes nothing.
+        // The bar keeps unwritten output, and a closed terminal takes none.
         if !terminal::stderr_is_terminal() {
             self.rest();
         }
@@ -175,7 +175,7 @@ impl Reporter for FancyReporter {
     }
 }
 
-/// Returns the text with a sign, so that good and bad news differ also without color.
+/// Returns the text with a sign, so that success and failure differ also without color.
 fn marked(line: &Line) -> Cow<'_, str> {
     let sign = match line.style {
         Some(Style::Good) => '✓',

@@ -66,7 +66,7 @@ pub struct NotifyReporter {
     until: Option<Instant>,
 }
 
-/// What the threads share.
+/// The shared state of the threads.
 struct NotifierContext {
     state: StateFolder,
     journal: PathBuf,
@@ -242,7 +242,7 @@ impl Drop for NotifyReporter {
     }
 }
 
-/// A command that is told of events.
+/// A command that receives events.
 pub struct NotifierCommand<'a> {
     /// The shell command.
     pub command: &'a str,
@@ -250,7 +250,7 @@ pub struct NotifierCommand<'a> {
     pub folder: PathBuf,
     /// The name of these files.
     pub name: &'a str,
-    /// The repository, in which it runs.
+    /// The repository; the command runs there.
     pub root: PathBuf,
 }
 

@@ -29,10 +29,10 @@ pub const SCRIPTS: [(&str, &str); 15] = [
     ("page.js", include_str!("page/page.js")),
 ];
 
-/// What stands between `export` and the name.
+/// The keywords between `export` and the name.
 const KEYWORDS: [&str; 4] = ["async", "function", "const", "class"];
 
-/// What a page without a server may load: nothing.
+/// The policy of a page without a server: it loads nothing.
 const POLICY: &str = "<meta charset=\"utf-8\">\n<meta http-equiv=\"content-security-policy\" \
                       content=\"default-src 'none'; script-src 'unsafe-inline'; style-src \
                       'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">";
@@ -61,7 +61,7 @@ pub fn in_one_file(data: &str) -> io::Result<String> {
         .replace("<script type=\"module\" src=\"/page.js\"></script>", &script))
 }
 
-/// The scripts as one: each is a function that returns what it exports.
+/// The scripts as one: each is a function that returns its exports.
 fn one_script() -> String {
     SCRIPTS.iter().map(|(path, text)| one_part(path, text)).collect()
 }

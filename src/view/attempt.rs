@@ -32,14 +32,14 @@ pub struct AttemptView {
     pub since: DateTime<Utc>,
     /// How long ago that is.
     pub seconds: u64,
-    /// What its agent used, once that has ended.
+    /// The usage of its agent, once that has ended.
     pub spend: Option<SpendView>,
-    /// Where it stands and where it works.
+    /// Its state and its place.
     #[serde(flatten)]
     pub position: AttemptPosition,
 }
 
-/// Where an attempt stands and where it works.
+/// The state and the place of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttemptPosition {
     /// The state of the attempt.
@@ -49,18 +49,16 @@ pub struct AttemptPosition {
     pub slot: Option<PathBuf>,
     /// The branch that it is on.
     pub branch: Option<String>,
-    /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
-    /// started.
+    /// Where it runs, unless local; the requested executor until its agent has started.
     pub runs_on: Option<String>,
     /// The command that sets it up or verifies it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What it waits for there, such as a place in the queue of a cluster.
+    /// The reason for its wait there, such as the queue of a cluster.
     pub waiting_for: Option<String>,
-    /// When its process was last heard, if there is no contact with it; whether it runs is not known
-    /// then.
+    /// The time of the last contact with its process, while contact is lost; it may still run.
     pub no_contact_since: Option<DateTime<Utc>>,
-    /// The slot as it is typed at the top of the repository.
+    /// The slot, as typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
     /// Why no process works on it, if none does.
@@ -81,7 +79,7 @@ pub enum StillState {
 }
 
 impl StillState {
-    /// The state of an attempt, of those that are active; `live` is whether a run goes on.
+    /// The state of an attempt, of those that are active; `live` is whether a run is in progress.
     pub fn of(state: AttemptState, active: &ActiveAttempts, live: bool) -> Option<StillState> {
         if !state.is_queued() {
             return (!live).then_some(StillState::Interrupted);
@@ -107,7 +105,7 @@ pub(super) fn seconds_since(at: DateTime<Utc>, now: DateTime<Utc>) -> u64 {
     (now - at).num_seconds().max(0).unsigned_abs()
 }
 
-/// A folder as it is typed at `root`, the top of the repository.
+/// A folder as typed at `root`, the top of the repository.
 pub fn typed_path(root: &Path, folder: &Path) -> String {
     let near = root.parent().and_then(|parent| folder.strip_prefix(parent).ok());
     match (folder.strip_prefix(root), near) {
@@ -119,8 +117,8 @@ pub fn typed_path(root: &Path, folder: &Path) -> String {
 }
 
 impl AttemptView {
-    /// An attempt of the history, with its record's slot and branch where there is a record,
-    /// in the repository at `root`.
+    /// An attempt of the history, with the slot and branch of its record, if any, in the repository
+    /// at `root`.
     pub fn of(
         active: &ActiveAttempt,
         recorded: (Option<PathBuf>, Option<String>),
@@ -215,8 +213,7 @@ pub struct PastAttemptView {
     pub base: Option<String>,
     /// The folder of its prompt and output, relative to the repository.
     pub log: String,
-    /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
-    /// started.
+    /// Where it runs, unless local; the requested executor until its agent has started.
     pub runs_on: Option<String>,
     /// When it ended; none while it runs, or if that was not recorded.
     pub ended_at: Option<DateTime<Utc>>,
@@ -227,7 +224,7 @@ pub struct PastAttemptView {
     pub end: Option<AttemptResult>,
 }
 
-/// An attempt of the journal with what its folder and the journal tell besides.
+/// An attempt of the journal, with details from its folder and the journal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PastAttemptDetails {
     /// The attempt.
@@ -236,7 +233,7 @@ pub struct PastAttemptDetails {
     /// The journal's lines about its task and the graph file while it ran.
     #[serde(serialize_with = "as_lines")]
     pub changes: Vec<Record>,
-    /// What was said about its task since the attempt before, and until the next one.
+    /// The messages about its task since the attempt before, and until the next one.
     pub messages: Vec<MessageView>,
     /// The files of its folder: name and size in bytes.
     pub files: Vec<(String, u64)>,
@@ -248,7 +245,7 @@ pub struct PastAttemptDetails {
     pub verify_output: Vec<String>,
 }
 
-/// What a person or an agent said about a task.
+/// A message of a person or an agent about a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageView {
     /// When.
@@ -289,7 +286,7 @@ impl MessageView {
         Some(MessageView { at: record.timestamp, kind, attempt, text: text.map(str::to_owned) })
     }
 
-    /// When, who and what, in one line.
+    /// The time, the author and the text, in one line.
     pub fn line(&self) -> String {
         let who = self.attempt.map_or_else(|| "a person".to_owned(), |it| format!("attempt {it}"));
         let did = match self.kind {
@@ -325,7 +322,7 @@ impl PastAttemptView {
         }
     }
 
-    /// What a person types for it: `a.2`.
+    /// Its name on a command line: `a.2`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
     }
@@ -343,7 +340,7 @@ fn as_end<S: Serializer>(end: &Option<AttemptResult>, to: S) -> Result<S::Ok, S:
     fields.serialize(to)
 }
 
-/// Lines of the journal as they are.
+/// Lines of the journal, verbatim.
 fn as_lines<S: Serializer>(records: &[Record], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(records.iter().map(Record::fields))
 }
@@ -357,20 +354,20 @@ pub struct SlotView {
     pub path: PathBuf,
     /// The plain loop that it belongs to; none for the run over the graph.
     pub name: Option<TaskId>,
-    /// What it is for: `attempt` or `merge_queue`.
+    /// Its purpose: `attempt` or `merge_queue`.
     pub kind: String,
     /// The task of the attempt in it.
     pub task_id: Option<String>,
-    /// Whether it can be removed: `free`, or the word for what keeps it: `in_use`, `cut_off`,
-    /// `kept`, `strange`.
+    /// Whether it can be removed: `free`, or the word for the reason to keep it: `in_use`,
+    /// `cut_off`, `kept`, `strange`.
     pub state: String,
-    /// What keeps it, in words.
+    /// The reason to keep it, in words.
     pub why: Option<String>,
     /// The attempt in it.
     pub attempt: Option<String>,
     /// The state of that attempt.
     pub stage: Option<String>,
-    /// The folder as it is typed at the top of the repository.
+    /// The folder, as typed at the top of the repository.
     #[serde(skip)]
     pub place: String,
     /// The state in words.

@@ -30,14 +30,14 @@ impl Default for JournalLog {
 }
 
 impl JournalLog {
-    /// What has been told so far.
+    /// The history so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
     /// The next fact in one line, safe to print; none where other lines say as much.
     pub fn line(&mut self, record: &Record) -> Option<Line> {
-        // A plain loop is told with its failures in a row, a trial with what is tried.
+        // The line of a plain loop has its failures in a row, that of a trial its tasks.
         self.history.apply(record);
         let begun = &self.history.run.begun;
         if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
@@ -84,7 +84,7 @@ impl JournalLog {
         View { graph, keys: &[], history, policy, active: &[] }
     }
 
-    /// The first line of what a reporter says at the highest verbosity.
+    /// The first line of a reporter at the highest verbosity.
     fn as_told_live(&self, record: &Record) -> Option<Line> {
         let lines = lines::lines(record, &self.view(), Verbosity::Verbose);
         let first = lines.into_iter().next()?;

@@ -1,4 +1,5 @@
-//! What a program is told of an event: JSON for its standard input, variables, and words for people.
+//! The message to a program about an event: JSON for its standard input, variables, and words for
+//! people.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ const VARIABLES: [(&str, &str); 11] = [
     ("RALPH_EXIT_CODE", "exit_code"),
 ];
 
-/// What an attempt's processes have and a message must not inherit from one around this run.
+/// Variables of an attempt's processes that a message must not inherit from one around this run.
 const OF_ATTEMPTS: [&str; 3] = ["RALPH_TASK_DIR", "TASK_FOLDER", "RALPH_LOOP"];
 
 /// The longest value of a variable, in characters.
@@ -39,20 +40,20 @@ pub struct MessageSender {
     pub project: String,
     /// The repository.
     pub root: PathBuf,
-    /// Takes secrets out of what is sent.
+    /// Removes secrets from messages.
     pub(crate) secrets: Redactor,
-    /// What makes a `ralph` that is called mean the same files and the same loop.
+    /// Variables that give a called `ralph` the same files and the same loop.
     same: Vec<(String, String)>,
 }
 
-/// What is told.
+/// A message to a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramMessage {
     /// The name of the event.
     pub event: String,
     /// The whole, as JSON in one line.
     pub json: String,
-    /// The most important of it, and what makes a `ralph` that is called mean the same files and
+    /// The most important fields, and the variables that give a called `ralph` the same files and
     /// the same loop.
     pub variables: Vec<(String, String)>,
 }
@@ -108,7 +109,7 @@ impl MessageSender {
         }
     }
 
-    /// Without secrets, but for what `ralph` names itself.
+    /// The value without secrets; ids, times and actions stay unchanged.
     fn clean(&self, key: &str, value: Value) -> Value {
         match value {
             _ if ["timestamp", "run_id", "task_id", "action"].contains(&key) => value,

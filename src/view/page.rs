@@ -10,13 +10,13 @@ use crate::{
 
 /// How many earlier runs are named.
 const EARLIER: usize = 3;
-/// Below this width, what is said of a task is cut to the most important.
+/// Below this width, the text about a task is cut to the most important.
 const NARROW: usize = 80;
 
 /// How much of each part is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// What needs a person.
+    /// The entries that need a person.
     pub attention: usize,
     /// The lines for why each of these does, and for why each task failed.
     pub rows: usize,
@@ -56,7 +56,7 @@ impl Fold {
     /// The least that is shown.
     const LEAST: Fold =
         Fold { attention: 2, rows: 1, detail: 1, landed: 2, commits: 0, failed: 1, earlier: 1 };
-    /// What may be added to that, the most useful first, as long as it fits the screen.
+    /// The possible additions, the most useful first, as long as they fit the screen.
     const MORE: [fn(Fold) -> Fold; 16] = [
         |fold| Fold { rows: 2, ..fold },
         |fold| Fold { attention: 3, ..fold },
@@ -77,19 +77,19 @@ impl Fold {
     ];
 }
 
-/// What a page is written for.
+/// The markup of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Markup {
-    /// A terminal of so many columns, or lines of any width.
+    /// A terminal with this many columns, or lines of any width.
     Terminal(Option<usize>),
-    /// Markdown. Texts of others stay what they are: they neither mention people, link issues nor
-    /// change the layout.
+    /// Markdown. Texts of others are escaped: they neither mention people, link issues nor change
+    /// the layout.
     Markdown,
 }
 
 /// The lines of a page.
 pub struct TextPage {
-    /// What it is written for.
+    /// Its markup.
     pub markup: Markup,
     /// The lines so far.
     pub lines: Vec<Line>,
@@ -131,7 +131,7 @@ impl TextPage {
         }
     }
 
-    /// A heading, with what a person at a terminal can do about it.
+    /// A heading, with a hint for a person at a terminal.
     pub fn heading_with(&mut self, text: &str, hint: &str) {
         let hint =
             if self.markup == Markup::Markdown { String::new() } else { format!(" ({hint})") };
@@ -165,7 +165,7 @@ impl TextPage {
         self.lines.push(Line { style: style.into(), text: format!("{text}{end}") });
     }
 
-    /// An entry of a list in one line: its sign, its task, and what is said of that.
+    /// An entry of a list in one line: its sign, its task, and the text about that.
     pub fn entry(&mut self, style: Option<Style>, sign: char, (id, text): (&str, &str), end: &str) {
         match self.markup {
             Markup::Markdown => {
@@ -217,14 +217,14 @@ impl TextPage {
         }
     }
 
-    /// Says that so many more entries are shown by a command.
+    /// Says that a command shows `count` more entries.
     pub fn more(&mut self, count: usize, command: &str) {
         if count > 0 {
             self.aside(Style::Faint, &format!("… and {count} more; `{command}` shows all"));
         }
     }
 
-    /// A text of at most so many lines, but for its end.
+    /// A text of at most `rows` lines, except for its end.
     pub fn short(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str, rows: usize) {
         let (text, end) = (visible(text), visible(end));
         // A wrapped line is not always full.
@@ -242,7 +242,7 @@ impl TextPage {
         self.text(style, &format!("{text}{end}"));
     }
 
-    /// An entry of at most so many lines.
+    /// An entry of at most `rows` lines.
     pub fn tall(
         &mut self,
         style: Style,
@@ -257,7 +257,7 @@ impl TextPage {
         }
     }
 
-    /// Whether what is said of a task is cut to the most important.
+    /// Whether the text about a task is cut to the most important.
     pub fn is_narrow(&self) -> bool {
         matches!(self.markup, Markup::Terminal(Some(width)) if width < NARROW)
     }
@@ -282,7 +282,7 @@ fn code(text: &str) -> String {
     if text.contains(['`', '\n']) { plain(text, None) } else { format!("`{}`", visible(text)) }
 }
 
-/// A text in which only code in single backticks is markup, as in our own messages.
+/// The text with only code in single backticks as markup, as in our own messages.
 fn escaped(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let is_code = |part: &&str| !part.trim().is_empty() && !part.contains('\n');
@@ -296,7 +296,7 @@ fn escaped(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// A text without markup: what Markdown, HTML or GitHub would act on is escaped, and a mention or the
+/// A text without markup: markup of Markdown, HTML or GitHub is escaped, and a mention or the
 /// number of an issue is broken by an entity. `before` is the character in front.
 fn plain(text: &str, before: Option<char>) -> String {
     let text = visible(text);
@@ -326,7 +326,7 @@ fn plain(text: &str, before: Option<char>) -> String {
         };
         match c {
             '*' | '_' | '[' | '~' | '\\' if is_active => shown.extend(['\\', c]),
-            // A mention and a mail address are found in what entities stand for.
+            // A mention and a mail address are also found in decoded entities.
             '@' if is_active => shown.push_str("@&#8203;"),
             _ if is_active => {
                 let _ = write!(shown, "&#{};", u32::from(c));

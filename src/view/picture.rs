@@ -35,7 +35,7 @@ pub struct GraphPicture {
     pub nodes: Vec<PictureNode>,
     /// The dependencies.
     pub edges: Vec<PictureEdge>,
-    /// What is drawn and where, if it was asked for and the picture is not too large.
+    /// The layout, if it was requested and the picture is not too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<PictureLayout>,
 }
@@ -81,7 +81,7 @@ pub struct PictureEdge {
 pub enum EdgeState {
     /// The dependency is complete.
     Satisfied,
-    /// It is still to be done.
+    /// It is open.
     Pending,
     /// It will not be done without a person: parked, blocked, needs input or cancelled.
     Dead,
@@ -128,7 +128,7 @@ impl GraphPicture {
         GraphPicture { schema: VERSION, file, counts, nodes, edges, layout: None }
     }
 
-    /// Says of the open attempts why no process works on them; `live` is whether a run goes on.
+    /// Adds why no process works on the open attempts; `live` is whether a run is in progress.
     pub fn note_still(&mut self, active: &ActiveAttempts, live: bool) {
         for node in &mut self.nodes {
             let open = active.of(&node.id);
@@ -136,7 +136,7 @@ impl GraphPicture {
         }
     }
 
-    /// The picture of a task with so many levels of what it waits on and of what waits on it; none if it
+    /// The picture of a task with this many levels of its dependencies and dependents; none if it
     /// is not in this picture.
     #[must_use]
     pub fn around(&self, id: &str, levels: usize) -> Option<GraphPicture> {

@@ -1,4 +1,4 @@
-//! What a run would do: the order of its tasks, when and how it ends; and the tasks by state.
+//! The plan of a run: the order of its tasks, when and how it ends; and the tasks by state.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -20,15 +20,15 @@ use crate::core::{
     select::{SelectionKey, TaskState, View},
 };
 
-/// What a run would do.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanView {
     /// The version of this shape.
     pub schema: u32,
     /// Why a run would not start, if so.
     pub refused: Option<String>,
-    /// The run that starts now, or the rest of the one that goes on; none if nothing is open, if it would
-    /// not start, or if the graph is too large to be foreseen.
+    /// The forecast of the run that starts now, or of the rest of the current run; none if nothing
+    /// is open, if it would not start, or if the graph is too large.
     pub night: Option<NightView>,
     /// How many attempts it makes at the same time.
     pub jobs: usize,
@@ -36,7 +36,7 @@ pub struct PlanView {
     pub chain: Vec<TaskId>,
     /// How many tasks the run would do if every attempt succeeded; none if only the first are known.
     pub count: Option<usize>,
-    /// The first tasks, in the order in which they start.
+    /// The first tasks, in the order they start.
     pub order: Vec<UpcomingTask>,
 }
 
@@ -61,7 +61,7 @@ pub struct UpcomingTask {
 }
 
 impl PlanView {
-    /// A plan with the first tasks of so many.
+    /// A plan with the first `most` tasks.
     pub fn of(view: &View<'_>, goes_on: bool, now: DateTime<Utc>, most: usize) -> PlanView {
         let night = NightView::of(view, goes_on, now);
         let order = Order::of(view, night.as_ref(), now, most);
@@ -78,7 +78,7 @@ impl PlanView {
     }
 }
 
-/// The tasks in the order in which a run takes them if every attempt succeeds.
+/// The tasks in the order a run takes them if every attempt succeeds.
 pub(super) struct Order {
     tasks: Vec<OrderedTask>,
     /// Whether these are all of them.
@@ -87,8 +87,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The order from this time on: all of it where the night is foreseen, else so many tasks. Their times
-    /// are stretched, so that the last one ends when the night does.
+    /// The order from this time on: all of it with a forecast of the night, else `most` tasks.
+    /// Their times are stretched, so that the last one ends when the night does.
     pub(super) fn of(
         view: &View<'_>,
         night: Option<&NightView>,
@@ -175,28 +175,28 @@ pub struct GraphView {
     pub file: String,
     /// How many tasks are in each state.
     pub counts: TaskCounts,
-    /// The tasks by state: ready ones in the order in which they will start, complete ones the newest
-    /// first; cancelled ones are only counted.
+    /// The tasks by state: ready ones in the order they will start, complete ones the newest first;
+    /// cancelled ones are only counted.
     pub tasks: StateTable<Vec<TaskView>>,
-    /// What a run waits for while no attempt can start.
+    /// The wait of a run while no attempt can start.
     pub waiting: Option<Waiting>,
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
     /// Why nothing can land.
     pub landing_blocked: Option<BlockedLanding>,
-    /// What landed and waits for the checkout.
+    /// The landed work that waits for the checkout.
     pub landed: Option<WaitingWorkView>,
-    /// Whether a run goes on.
+    /// Whether a run is in progress.
     #[serde(skip)]
     pub live: bool,
 }
 
-/// What the disk tells about a graph besides the journal.
+/// The facts on disk about a graph, besides the journal.
 #[derive(Clone, Debug, Default)]
 pub struct GraphFacts {
     /// The graph file.
     pub file: String,
-    /// Whether a run goes on.
+    /// Whether a run is in progress.
     pub live: bool,
     /// The attempts that have not ended.
     pub attempts: Vec<AttemptView>,

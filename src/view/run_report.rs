@@ -1,4 +1,4 @@
-//! The report of a run: how it stands or ended, who is needed, what landed, and what is next.
+//! The report of a run: its state or end, its requests to people, its landed work, its next steps.
 //!
 //! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
 
@@ -31,12 +31,12 @@ use crate::{
 pub use attention::{Attention, AttentionKind};
 pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
 
-/// The report of a run that ended or goes on.
+/// The report of a run that ended or is in progress.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
-    /// What is true now, in one line.
+    /// The current state, in one line.
     pub headline: Headline,
-    /// How the run stands.
+    /// The state of the run.
     #[serde(flatten)]
     pub run: RunView,
     /// Its number, counted back from the newest run, which is 1.
@@ -49,23 +49,23 @@ pub struct RunReport {
     pub agent_seconds: f64,
     /// How many of its attempts were needed.
     pub waste: WasteView,
-    /// What needs a person, the most useful first.
+    /// The items that need a person, the most useful first.
     pub attention: Vec<Attention>,
     /// The tasks that it completed, in the order of completion.
     pub landed: Vec<LandedTask>,
     /// The tasks whose newest attempt failed in it, in the order of failure.
     pub failed: Vec<FailedTask>,
-    /// The tasks that are next, in the order in which they start; only the first ones.
+    /// The next tasks, in the order they start; only the first ones.
     pub upcoming: Vec<UpcomingTask>,
-    /// How the run goes on, or how one that starts now would go; none if nothing can start.
+    /// The forecast of the run, or of a run that starts now; none if nothing can start.
     pub forecast: Option<NightView>,
     /// How many tasks are in each state; none if the graph is not known.
     pub left: Option<TaskCounts>,
     /// How many tasks were neither complete nor cancelled when it ended.
     pub remaining: Option<usize>,
-    /// What a person can do next, with the commands.
+    /// The next steps for a person, with the commands.
     pub next: Vec<String>,
-    /// What this report cannot say, and why.
+    /// The facts missing in this report, and why.
     pub unknown: Vec<String>,
 }
 
@@ -84,14 +84,14 @@ pub struct LandedTask {
     pub insertions: usize,
     /// Lines removed.
     pub deletions: usize,
-    /// What its attempts cost since its last reset, in US dollars; none if a cost is unknown.
+    /// The cost of its attempts since its last reset, in US dollars; none if a cost is unknown.
     pub cost_usd: Option<f64>,
     /// The number of these attempts.
     pub attempts: u32,
     /// The time of these attempts together.
     pub duration_seconds: f64,
-    /// What a person should look at in it, as predicates: it changed what checks it, or takes back other
-    /// work.
+    /// The remarks for a person to look at, as predicates: it changed its own checks, or takes back
+    /// other work.
     pub remarks: Vec<String>,
     /// Whether the verify commands notice it; none if that was not examined.
     pub proof: Option<ProofView>,
@@ -116,12 +116,12 @@ pub struct FailedTask {
     pub at: DateTime<Utc>,
 }
 
-/// What a report is made of.
+/// The input of a report.
 #[derive(Clone, Copy)]
 pub struct ReportSource<'a> {
     /// The history; of an earlier run, as it stood at the end of that run.
     pub history: &'a History,
-    /// The graph as it is now, for titles.
+    /// The current graph, for titles.
     pub graph: Option<&'a TaskGraph>,
     /// The states of the tasks; none if the graph at the time of the report is not known.
     pub view: Option<View<'a>>,
@@ -168,7 +168,7 @@ impl RunReport {
         let next = decision
             .map_or_else(Vec::new, |decision: Decision| next::steps(&decision, &run, &attention));
         let has_ended = past.finished.is_some() || !run.goes_on();
-        // One that exited unexpectedly may have lived on after its last event.
+        // A crashed run may have lived on after its last event.
         let last_at = match past.finished {
             Some(_) => past.last_at,
             None => past.last_at.max(source.beat),

@@ -1,4 +1,4 @@
-//! What attempts used.
+//! The usage of attempts.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::core::{
     waste::{PaidAttempts, WasteKind},
 };
 
-/// What some attempts used. What no attempt told has no sum.
+/// The usage of some attempts. A value that no attempt reported has no sum.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SpendView {
     /// How many attempts.
     pub attempts: u32,
-    /// In US dollars, of those that told it.
+    /// In US dollars, of those that reported it.
     pub cost_usd: Option<f64>,
-    /// How many did not tell what they cost.
+    /// How many did not report their cost.
     pub unknown_cost: u32,
-    /// The tokens of those that told them.
+    /// The tokens of those that reported them.
     pub tokens: Option<Tokens>,
-    /// How many did not tell their tokens.
+    /// How many did not report their tokens.
     pub unknown_tokens: u32,
     /// Wall time.
     pub duration_seconds: f64,
@@ -31,7 +31,7 @@ pub struct SpendView {
     pub cost: String,
 }
 
-/// What all attempts used, by task, day, agent or story.
+/// The usage of all attempts, by task, day, agent or story.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostView {
     /// The version of this shape.
@@ -51,7 +51,7 @@ pub struct WasteView {
     pub paid: u32,
     /// Those that completed a task or asked a question.
     pub needed: u32,
-    /// The others, by what went wrong.
+    /// The others, by the kind of failure.
     pub wasted: BTreeMap<WasteKind, u32>,
     /// The same in words; none if all were needed.
     #[serde(skip)]
@@ -66,12 +66,12 @@ impl WasteView {
     }
 }
 
-/// What one group of attempts used.
+/// The usage of one group of attempts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostSum {
     /// The group.
     pub name: String,
-    /// What it used.
+    /// Its usage.
     #[serde(flatten)]
     pub spend: SpendView,
     /// The attempts that completed their tasks.

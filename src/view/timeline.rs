@@ -1,4 +1,4 @@
-//! A run as a timeline: its attempts in lanes, what landed, what it waited for.
+//! A run as a timeline: its attempts in lanes, its landings, its waits.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -36,9 +36,9 @@ pub struct TimelineView {
     pub lanes: usize,
     /// The attempts, in the order of their start.
     pub bars: Vec<TimelineBar>,
-    /// The times in which no attempt could start.
+    /// The times when no attempt could start.
     pub waits: Vec<TimelineWait>,
-    /// What happened at one moment, in order.
+    /// The events of single moments, in order.
     pub marks: Vec<TimelineMark>,
     /// The lengths of all attempts together.
     pub agent_seconds: f64,
@@ -67,13 +67,13 @@ pub struct TimelineBar {
     pub verdict: Option<String>,
     /// Why.
     pub why: Option<String>,
-    /// The cost in US dollars, if its agent told it.
+    /// The cost in US dollars, if its agent reported it.
     pub cost_usd: Option<f64>,
     /// The number of its commits.
     pub commits: usize,
 }
 
-/// A time in which no attempt could start.
+/// A time when no attempt could start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineWait {
     /// When it began.
@@ -84,12 +84,12 @@ pub struct TimelineWait {
     pub why: String,
 }
 
-/// Something that happened at one moment.
+/// An event of one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimelineMark {
     /// When.
     pub at: DateTime<Utc>,
-    /// What it is.
+    /// Its kind.
     pub kind: MarkKind,
     /// The task.
     pub task_id: Option<TaskId>,
@@ -125,7 +125,7 @@ impl TimelineFold {
             self.runs.push(RunLine { id, started_at, ..RunLine::default() });
         }
         self.log.apply(record);
-        // What comes between two runs, as an answer or a missed start, belongs to the earlier one.
+        // An event between two runs, as an answer or a missed start, belongs to the earlier one.
         if let Some(run) = self.runs.last_mut() {
             run.apply(record);
         }
@@ -213,7 +213,7 @@ impl RunLine {
         if let (Event::Attempt(AttemptEvent::Started { .. }), Some(wait)) =
             (&record.event, self.waits.last_mut())
         {
-            // A wait ends early when something can start.
+            // A wait ends early when an attempt can start.
             wait.until = wait.until.min(now);
         }
     }

@@ -17,11 +17,11 @@ pub struct TranscriptPart {
     pub next: u64,
     /// The size of the output.
     pub size: u64,
-    /// What the agent said and did, in order.
+    /// The messages and actions of the agent, in order.
     pub pieces: Vec<TranscriptPiece>,
 }
 
-/// One thing that an agent said or did.
+/// A message or action of an agent.
 #[derive(Debug, Serialize)]
 pub struct TranscriptPiece {
     /// When, if the agent prints it.
@@ -31,7 +31,7 @@ pub struct TranscriptPiece {
     kind: PieceKind,
 }
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum PieceKind {
@@ -41,7 +41,7 @@ enum PieceKind {
     GoesOn { text: String },
     /// A line that is not an event.
     Line { text: String },
-    /// What the model thinks.
+    /// A thought of the model.
     Thinks { text: String },
     /// A wait.
     Waits { text: String },
@@ -53,7 +53,7 @@ enum PieceKind {
     Fails { text: String },
 }
 
-/// What a tool is to do; one of the fields is set.
+/// The action requested of a tool; one of the fields is set.
 #[derive(Debug, Default, Serialize)]
 struct InputView {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ impl ShownPaths {
     }
 }
 
-/// A text in which paths below a folder are relative to it.
+/// The text with paths below a folder relative to it.
 fn without(text: &str, folder: &str) -> String {
     let is_name = |c: char| c.is_alphanumeric() || "-_./".contains(c);
     let (mut out, mut rest) = (String::new(), text);

@@ -1,4 +1,4 @@
-//! What a run waits for: a time, the merge queue, and executors that do not answer.
+//! The waits of a run: for a time, the merge queue, and executors that do not answer.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{
 pub struct LimitsView {
     /// The wall-clock limit of one attempt.
     pub timeout_seconds: Option<f64>,
-    /// The limit of doing nothing; 0 for no such limit.
+    /// The idle limit; 0 for none.
     pub idle_seconds: Option<f64>,
     /// Attempts in the run.
     pub max_iterations: u32,
@@ -66,7 +66,7 @@ pub fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
     }
 }
 
-/// What the newest run waits for at this time, if it is not over.
+/// The wait of the newest run at this time, if it is not over.
 pub fn waiting(history: &History, now: DateTime<Utc>) -> Option<Waiting> {
     history.run.waiting.clone().filter(|waiting| waiting.until > now)
 }
@@ -76,7 +76,7 @@ pub fn waiting_text(waiting: &Waiting, now: DateTime<Utc>) -> String {
     format!("until {}: {}", moment(waiting.until, now), waiting.why)
 }
 
-/// The merge queue: what is queued to land, and what happens to it.
+/// The merge queue: the work queued to land, and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueView {
     /// The tasks queued to land, in order; those that are landing included.
@@ -85,7 +85,7 @@ pub struct QueueView {
     pub landing: Option<Batch>,
     /// Why nothing can land.
     pub blocked: Option<BlockedLanding>,
-    /// What landed and waits for the checkout.
+    /// The landed work that waits for the checkout.
     pub landed: Option<WaitingWorkView>,
 }
 
@@ -99,7 +99,7 @@ pub struct BlockedLanding {
     /// The first task in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<TaskId>,
-    /// What does not move, and why.
+    /// The stuck work, and why.
     pub text: String,
 }
 
@@ -136,7 +136,7 @@ impl QueueView {
         }
     }
 
-    /// What is queued and what happens to it, in words; none where nothing is queued.
+    /// The queued work and its progress, in words; none where nothing is queued.
     pub fn text(&self) -> Option<String> {
         let names =
             |tasks: &[TaskId]| tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
@@ -149,7 +149,7 @@ impl QueueView {
         Some(format!("{waiting}{more}"))
     }
 
-    /// What landed and waits for the checkout, for the end of a sentence; empty if nothing does.
+    /// The landed work that waits for the checkout, for the end of a sentence; empty without any.
     pub fn end(&self) -> String {
         let landed = self.landed.as_ref();
         landed.map_or_else(String::new, |it| format!("; {}: `ralph land`", it.what()))
@@ -204,7 +204,7 @@ impl WaitingWorkView {
         format!("{}: {}", self.what(), visible(&why))
     }
 
-    /// What a person can do.
+    /// The remedy for a person.
     pub fn cure(&self) -> &'static str {
         match (&self.why, &*self.paths) {
             (None, [_, ..]) => {
@@ -248,13 +248,13 @@ impl ElsewhereView {
         format!("{tasks} landed on `{branch}` and {is} not on this branch: {}", ids(&self.tasks))
     }
 
-    /// What a person can do about a branch that is meant to be merged.
+    /// The remedy for a branch that is meant to be merged.
     pub fn merging(&self) -> String {
         let (count, it) = (counted(self.tasks.len(), "task"), shell_word(&self.branch));
         format!("`git merge {it}` brings {count} from there to the branch of the checkout")
     }
 
-    /// What a person can do.
+    /// The remedy for a person.
     pub fn cure(&self) -> String {
         let word = shell_word(&self.branch);
         format!("`git merge {word}`, or run with `--onto {word}`")
@@ -272,14 +272,14 @@ pub struct UnreachableView {
     pub why: String,
     /// The number of tries since it took work last.
     pub tries: u32,
-    /// Whether only a person can mend it: the run does not wait for that.
+    /// Whether only a person can fix it: the run does not wait for that.
     pub permanent: bool,
-    /// When it is tried again; none while it is tried, and where no run goes on.
+    /// When it is tried again; none during a try, and without a run in progress.
     pub next_try: Option<DateTime<Utc>>,
 }
 
 impl UnreachableView {
-    /// The executors that the newest run cannot have, by name. Only a run that goes on tries them
+    /// The executors that are out for the newest run, by name. Only a run in progress tries them
     /// again.
     pub(super) fn all(history: &History, goes_on: bool) -> Vec<UnreachableView> {
         let known = history.unreachable.iter();
@@ -297,7 +297,7 @@ impl UnreachableView {
         known.map(view).collect()
     }
 
-    /// Which executor a run cannot have, since when and why; where a run goes on, also the next try.
+    /// The executor that is out, since when and why; during a run, also the next try.
     pub fn text(&self, goes_on: bool, now: DateTime<Utc>) -> String {
         let tries = match self.tries {
             0 => String::new(),
@@ -317,7 +317,7 @@ impl UnreachableView {
     }
 }
 
-/// Says what is wrong with this executor, and when it is tried again.
+/// The state of this faulty executor and its next try, in words.
 pub fn until_text(
     executor: &str,
     permanent: bool,
@@ -331,8 +331,8 @@ pub fn until_text(
     format!("{executor} {}{next}", fault_words(permanent))
 }
 
-/// Returns what completes a parked task whose work may be there already, after the command that retries it;
-/// empty if an attempt changed something.
+/// Returns the command that completes a parked task whose work may exist already, after the command
+/// that retries it; empty if an attempt changed anything.
 pub fn if_already_there(id: &str, view: &View<'_>) -> String {
     let last = view.history.of(id).last.as_ref().filter(|last| last.verdict == Verdict::Unverified);
     last.filter(|last| last.ended.evidence.changed_nothing()).map_or_else(String::new, |last| {

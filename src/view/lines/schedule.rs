@@ -28,7 +28,7 @@ use crate::{
 const LATE: u64 = 60;
 
 impl EventText for ScheduleEvent {
-    /// A run reports only the skipped wakes and what failed, unless it is verbose.
+    /// A run reports only skipped wakes and failures, unless it is verbose.
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let now = at.record.timestamp;
         let text = match self {
@@ -201,7 +201,7 @@ fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) 
     lines
 }
 
-/// Returns the number of consecutive failures, and what follows.
+/// Returns the number of consecutive failures, and their effect.
 fn failure_streak(plain: &PlainLoop, view: &View<'_>) -> String {
     let count = view.history.run.failures_in_a_row;
     let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();

@@ -12,14 +12,14 @@ use crate::{
 const MOST_BOXES: usize = 1000;
 /// The narrowest and the widest box.
 const WIDTHS: [f64; 2] = [72.0, 230.0];
-/// The space beside the text of a box, which has the sign to its left.
+/// The space left and right of the text of a box, which has the sign to its left.
 const BESIDE: f64 = 43.0;
 /// The width of a character of an id and of a title, as in `graph.js`.
 const CHARACTERS: [f64; 2] = [7.3, 6.6];
 /// The height of a box with one line of text, and with two.
 const HEIGHTS: [f64; 2] = [30.0, 46.0];
 
-/// A layout of a picture: what is drawn, and where.
+/// The layout of a picture.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureLayout {
     /// The width of the picture.
@@ -47,7 +47,7 @@ pub struct PictureBox {
     pub height: f64,
 }
 
-/// A line from a task to one that waits on it.
+/// A line from a task to a dependent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureLine {
     /// The task that comes first.

@@ -69,7 +69,7 @@ impl GraphPicture {
     }
 }
 
-/// The text of a box: the id, and the title if it says more.
+/// The text of a box: the id, and the title if it adds to it.
 fn label(id: &str, title: &str, line_break: &str) -> String {
     if title == id {
         return id.to_owned();
@@ -88,7 +88,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A text in which Mermaid sees no markup.
+/// The text without markup for Mermaid.
 fn escaped(text: &str) -> String {
     let mut plain = String::new();
     for c in text.chars() {
@@ -101,8 +101,8 @@ fn escaped(text: &str) -> String {
     plain
 }
 
-/// One task of the tree, in which each task stands below the last of the tasks that it waits on. A chain
-/// is not indented, so that a long one stays readable.
+/// One task of the tree. Each task stands below the last of its dependencies. A chain is not
+/// indented, so that a long one stays readable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLine {
     /// The branches to the left of the task.
@@ -125,7 +125,7 @@ struct NextTask {
     link: TreeLink,
 }
 
-/// How a task stands below the one above.
+/// The link of a task to the one above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TreeLink {
     /// There is none above.
@@ -148,7 +148,7 @@ impl GraphPicture {
         let mut below: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut open = Vec::new();
         for (node, before) in before.iter().enumerate() {
-            // The nodes are in an order in which each comes after those that it waits on.
+            // Each node comes after its dependencies.
             match before.iter().max() {
                 Some(last) => below[*last].push(node),
                 None => open.push(NextTask {

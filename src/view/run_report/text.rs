@@ -56,7 +56,7 @@ impl RunReport {
         page.lines
     }
 
-    /// Returns the page of `ralph status`, on a screen with so many rows.
+    /// Returns the page of `ralph status`, on a screen with this many rows.
     pub fn status(&self, width: Option<usize>, rows: usize, now: DateTime<Utc>) -> Vec<Line> {
         fitting(rows, |fold| self.page(width, fold, now))
     }
@@ -106,7 +106,7 @@ impl RunReport {
     fn work(&self, page: &mut TextPage) {
         let goes_on = self.run.goes_on();
         for attempt in &self.run.attempts {
-            // What waits to land after the end of its run is in the merge queue.
+            // Work that waits to land after the end of its run is in the merge queue.
             if goes_on || !attempt.position.state.is_queued() {
                 page.text(None, &current(&self.run, attempt));
             }
@@ -157,7 +157,7 @@ impl RunReport {
         }
         let done = match run.completed {
             0 => "nothing done".to_owned(),
-            // What is not proved is counted with the progress.
+            // Tasks not proved are counted with the progress.
             count if self.unproved() > 0 => format!("{count} landed"),
             count => format!("{count} completed"),
         };
@@ -377,7 +377,7 @@ impl LandedTask {
         }
     }
 
-    /// What changed, what it took and what it cost.
+    /// The changes, the duration and the cost.
     fn facts(&self, is_narrow: bool) -> String {
         let mut facts = Vec::new();
         if !self.commits.is_empty() {
