@@ -1,9 +1,9 @@
 //! A git repository: HEAD, the commits since a base, and uncommitted changes.
 //!
-//! The only user of `git2`. Most of it reads. What writes has a file of its own: lines in
-//! `info/exclude`, refs under `refs/ralph/` (`git/pin`), a commit of given paths (`git/commit`), and
-//! the move of a branch with its checkout (`git/land`). It knows neither tasks nor attempts, and does
-//! not judge what it reads.
+//! The only user of `git2`. Most of it reads. Writers have files of their own: lines in
+//! `info/exclude`, refs under `refs/ralph/` (`git/pin`), a commit of given paths (`git/commit`),
+//! and the move of a branch with its checkout (`git/land`). It knows neither tasks nor attempts,
+//! and does not judge its input.
 //!
 //! The `git` program does the work. `git/reader` reads objects and refs with libgit2 where libgit2
 //! can open the repository.
@@ -73,7 +73,7 @@ pub use worktree::Worktree;
 
 use crate::regular_file;
 
-/// Defines the parts of what `ralph` does with a repository, each by what it is responsible for.
+/// Defines the parts of `ralph`'s git access, one per responsibility.
 macro_rules! parts {
     ($($(#[$doc:meta])* $name:ident = $accessor:ident;)*) => {
         $(
@@ -107,9 +107,9 @@ parts! {
     CommitMaker = commits;
     /// Branches that move forward to verified work.
     BranchLandings = landings;
-    /// HEAD and the branch of a checkout in which an attempt works.
+    /// HEAD and the branch of the checkout of an attempt.
     CheckoutHead = checkout_head;
-    /// What git keeps outside of commits: hooks, merge drivers, ignore rules.
+    /// Git rules outside of commits: hooks, merge drivers, ignore rules.
     LocalRules = local;
     /// Work that is put on top of another commit, in a slot.
     Integration = integration;
@@ -117,7 +117,7 @@ parts! {
     Slots = slots;
     /// Work in slots on its way to other machines and back.
     Transfers = transfers;
-    /// This repository as a slot. What moves its HEAD is refused elsewhere.
+    /// This repository as a slot. Moves of its HEAD are refused elsewhere.
     Slot = slot;
 }
 
@@ -130,7 +130,7 @@ pub struct Repo {
     common_dir: PathBuf,
     /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
-    /// The top of the repository of which this is a slot, once someone has asked.
+    /// The top of the repository of this slot, once requested.
     slot_of: OnceCell<Option<PathBuf>>,
     /// Whether an attempt works in it at this moment.
     is_live: Cell<bool>,
@@ -158,8 +158,8 @@ impl Repo {
     /// Opens the repository that contains `dir`.
     ///
     /// # Errors
-    /// When there is none, when it is bare, and when `git` refuses to open it; something else than a
-    /// file in place of one that git reads.
+    /// When there is none, when it is bare, and when `git` refuses to open it; a special file where
+    /// git reads.
     pub fn discover(dir: &Path) -> Result<Repo> {
         check_files(dir)?;
         let reader = RepoReader::discover(dir);
@@ -182,7 +182,7 @@ impl Repo {
         Ok(Repo::of(folders, reader))
     }
 
-    /// Opens a bare repository: only for what needs neither files nor an index.
+    /// Opens a bare repository: for uses without files and index.
     fn bare(dir: &Path) -> Result<Repo> {
         let dir = canonical(dir)?;
         let reader = RepoReader::of(&dir, Repository::open_bare(&dir).ok());
@@ -197,7 +197,7 @@ impl Repo {
         Repo { reader, common_dir, git_dir, slot_of, is_live }
     }
 
-    /// Whether no repository contains `dir`, not even one that cannot be opened.
+    /// Whether no repository contains `dir`, not even an unreadable one.
     pub fn is_missing(dir: &Path) -> bool {
         let found = Repository::discover_path(dir, &[] as &[PathBuf]);
         found.is_err_and(|error| error.code() == ErrorCode::NotFound)
@@ -338,8 +338,8 @@ impl Repo {
         codes
     }
 
-    /// Says that an attempt works in it: in a sandbox it may just have written what git reads as
-    /// settings, so that changes are read without git.
+    /// Notes that an attempt works in it: in a sandbox it may just have changed git's settings, so
+    /// that changes are read without git.
     pub fn note_live(&self) {
         self.is_live.set(true);
     }
@@ -732,7 +732,7 @@ mod tests {
     fn errors_come_from_git() {
         let place = TestRepository::new();
         place.commit("a", "1\n", "First");
-        // With the settings of whoever runs the tests, which may trust every folder.
+        // With the user's own settings, which may trust every folder.
         let status = || Command::new("git").arg("status").current_dir(&place.top).output();
         let minds_owner = || !status().unwrap().status.success();
         if std::os::unix::fs::chown(&place.top, Some(4321), None).is_err() || !minds_owner() {
@@ -1186,7 +1186,7 @@ mod tests {
         assert_eq!(text(), "/x\n");
     }
 
-    /// A hook, in which variables of git name another repository.
+    /// A hook whose git variables name another repository.
     #[test]
     fn variables_of_another_repository_are_ignored() {
         let other = TestRepository::new();

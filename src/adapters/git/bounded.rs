@@ -143,7 +143,7 @@ pub fn limit_signing(limit: Duration) {
     SIGNING.store(u64::try_from(limit.as_millis()).unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Does work whose calls make signatures, for which a person may be asked who is not there.
+/// Does work whose calls make signatures, which may prompt an absent person.
 pub(super) fn signing<T>(work: impl FnOnce() -> T) -> T {
     let before = SIGNS.replace(true);
     let done = work();
@@ -218,7 +218,7 @@ pub(super) fn output(mut command: Command, mut input: &[u8], name: &str) -> Resu
 }
 
 /// Runs a command as [`output`] does, while its input is read and its output is written in pieces.
-/// The limit applies to the time in which nothing passes. Returns the end and the standard error.
+/// The limit applies to time without data. Returns the end and the standard error.
 ///
 /// # Errors
 /// Errors of [`output`] and of the streams.
@@ -253,7 +253,7 @@ fn call(
     let (stderr, ending) = (Vec::new(), None);
     let mut call = GitCall { child, group, stderr, began: now, is_stream, ending, asked: now };
     let ended = call.run(streams, limit());
-    // What it left in its group ends with it, before the number of the group is free again.
+    // The rest of its group ends with it, before the group id is free again.
     call.signal(Signal::KILL);
     if let Some(pid) = group {
         // Not reaped yet: the lock is not held while it dies.
@@ -323,7 +323,7 @@ impl GitCall {
                     self.began = Instant::now();
                 }
                 if ready == 0 && self.group.is_some_and(|pid| is_dead(pid).unwrap_or(false)) {
-                    // What it left in its group waits for the other end of a line.
+                    // The rest of its group waits for the other end of a line.
                     self.signal(Signal::KILL);
                 }
             } else {
@@ -374,7 +374,7 @@ impl GitCall {
     }
 }
 
-/// Passes on what is there; returns whether the pipe is at its end.
+/// Passes on ready bytes; returns whether the pipe is at its end.
 fn read_some(pipe: &mut impl Read, into: &mut (impl Write + ?Sized)) -> io::Result<bool> {
     let mut bytes = [0; PIECE];
     loop {
@@ -403,8 +403,8 @@ impl<'a> InputPiece<'a> {
         InputPiece { input, bytes: Box::new([0; PIECE]), rest: 0..0 }
     }
 
-    /// Writes what fits; returns whether everything is written. A `git` that fails early does not
-    /// read all input; its error message gives the reason.
+    /// Writes a part; returns whether everything is written. A `git` that fails early does not read
+    /// all input; its error message gives the reason.
     fn write_some(&mut self, pipe: &mut impl Write) -> io::Result<bool> {
         loop {
             if self.rest.is_empty() {

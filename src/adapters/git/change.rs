@@ -11,7 +11,7 @@ use crate::{
     regular_file,
 };
 
-/// What became of applying a change to another commit.
+/// The result of applying a change to another commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppliedChange {
     /// The commit with it.
@@ -37,8 +37,8 @@ pub enum ChangeStyle {
 }
 
 impl BranchLandings<'_> {
-    /// The commit below some commits that follow each other, of which `last` is the newest: the first
-    /// that is none of them, from parent to parent. None below the first commit of all.
+    /// The commit below consecutive commits that end with `last`: its first ancestor, from parent
+    /// to parent, outside of `commits`. None below the root commit.
     ///
     /// # Errors
     /// The error of `git`.
@@ -80,8 +80,7 @@ impl BranchLandings<'_> {
         }
     }
 
-    /// What the newest commits after `from` that changed these paths are, each in this format of
-    /// git-log(1).
+    /// The newest commits after `from` that changed these paths, each in this format of git-log(1).
     pub(super) fn later_changes(
         &self,
         (from, onto): (&str, &str),
@@ -144,7 +143,7 @@ impl BranchLandings<'_> {
         Ok(said.lines().map(str::to_owned).collect())
     }
 
-    /// The branch of a remote that it offers first, as far as it is known here.
+    /// The default branch of a remote, as recorded here.
     ///
     /// # Errors
     /// The error of `git`.
@@ -170,14 +169,14 @@ impl BranchLandings<'_> {
 // Conflicts that need no agent. Where both sides only added lines at the same place, the lines of
 // both are kept, and the verify commands decide; a file that a tool writes is made again by it.
 
-/// The attribute of files for which this is tried. A file with an attribute `merge` of its own is
-/// merged as that says.
+/// The attribute of files for which this is tried. A file with its own `merge` attribute follows
+/// that.
 pub const KEEPS_ADDED: &str = "ralph-keep-added";
 
 /// The attribute of files that a command makes again after a conflict. Its value is for the caller.
 pub const REGENERATES: &str = "ralph-regenerate";
 
-/// What is done with a file that conflicts.
+/// The resolution of a conflicting file.
 enum Resolution {
     /// Both sides only added lines: the file with those of both.
     Both(Vec<u8>),
@@ -244,8 +243,8 @@ impl GitCalls<'_> {
         Ok(if added { resolved } else { Vec::new() })
     }
 
-    /// What the attributes of each file allow. A file with an attribute `merge` of its own is merged as
-    /// that says.
+    /// The resolutions that the attributes of each file allow. A file with its own `merge`
+    /// attribute follows that.
     fn attributes_of(&self, paths: &[&str]) -> Result<Vec<Option<Resolution>>> {
         let ask = ["check-attr", "-z", KEEPS_ADDED, REGENERATES, "merge", "--"];
         let arguments: Vec<&str> = ask.into_iter().chain(paths.iter().copied()).collect();

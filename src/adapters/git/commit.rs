@@ -152,8 +152,8 @@ impl CommitMaker<'_> {
         program::run_with_input(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
     }
 
-    /// Makes a commit on top of `parent` in which the file `path` has this content. The file exists
-    /// in `parent`. No hook is run.
+    /// Commits this content of the file `path` on top of `parent`, where the file exists. No hook
+    /// is run.
     ///
     /// # Errors
     /// The error of `git`.
@@ -175,8 +175,8 @@ impl CommitMaker<'_> {
     }
 
     /// Commits this content of the file `path` on top of HEAD, and moves HEAD's branch. The file in
-    /// the worktree stays as it is. Returns none, and does nothing, if the index has another
-    /// version of the file than HEAD: a person has staged it.
+    /// the worktree is unchanged. Returns none, and does nothing, if the index has another version
+    /// of the file than HEAD: a person has staged it.
     ///
     /// # Errors
     /// The error of `git`, for example when HEAD moves at that moment.
@@ -291,7 +291,7 @@ impl CommitMaker<'_> {
         Ok(Some(lossy(&text)))
     }
 
-    /// Stages a text as the version of a file; the file itself stays as it is.
+    /// Stages a text as the version of a file; the file itself is unchanged.
     ///
     /// # Errors
     /// The error of `git`, for example when another process holds the index.
@@ -369,8 +369,8 @@ impl CommitMaker<'_> {
         Ok(answer.as_deref() == Some("true"))
     }
 
-    /// Does what makes commits; again, without signatures, if none can be made now: work does not wait
-    /// for a key, whose passphrase may have been forgotten in the middle of the night.
+    /// Does work that makes commits; again, without signatures, if signing fails: work does not
+    /// wait for a key, whose passphrase may have been forgotten in the middle of the night.
     pub(super) fn signed_if_possible<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         if program::unsigned().is_some() || !self.signs_commits()? {
             return work();
@@ -390,7 +390,7 @@ impl CommitMaker<'_> {
         fault.map(program::leave_unsigned).is_some()
     }
 
-    /// Why the commits of `ralph` cannot be signed, if they are to be.
+    /// Why the commits of `ralph` cannot be signed, if they should be.
     pub fn signing_fault(&self) -> Option<String> {
         let fault = || -> Result<()> {
             if self.signs_commits()? {

@@ -1,4 +1,4 @@
-//! What controls git apart from commits: hooks and configuration; and the contents of commits.
+//! Git's controls apart from commits: hooks and configuration; and the contents of commits.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -22,7 +22,7 @@ use crate::{core::commit_id::CommitId, regular_file};
 const COMMIT_HOOKS: &[&str] =
     &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
 
-/// A commit of some work, with what it changed.
+/// A commit of some work and its changes.
 #[derive(Debug)]
 pub struct CommitStep {
     /// The commit.
@@ -135,8 +135,8 @@ impl LocalRules<'_> {
         Ok(free.map(|(_, path)| *path).collect())
     }
 
-    /// The commits after `base`, each with what it changed: a later one may take something back, and
-    /// the history keeps it.
+    /// The commits after `base`, each with its changes: a later one may revert some, and the
+    /// history keeps it.
     ///
     /// # Errors
     /// The error of `git`.
@@ -168,8 +168,8 @@ impl LocalRules<'_> {
         Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
-    /// The untracked files that the rules of git ignore; folders of which all is ignored end in a
-    /// slash and stand for what they hold.
+    /// The untracked files that the rules of git ignore; wholly ignored folders end in a slash and
+    /// stand for their contents.
     ///
     /// # Errors
     /// The error of `git`.
@@ -335,8 +335,7 @@ pub(super) fn exclude(git_dir: &Path, patterns: &[&str]) -> Result<()> {
         .with_context(failed)
 }
 
-/// Settings without what `git submodule update --init` adds to them. What is not written as git
-/// writes it stays.
+/// Settings without the additions of `git submodule update --init`. Those in another form stay.
 fn without_modules(settings: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(settings.len());
     // The header of a section about a submodule, until a line of the section is kept.

@@ -1,4 +1,4 @@
-//! The trees on which verify commands run again: a commit with other versions of some files.
+//! The trees where verify commands run again: a commit with other versions of some files.
 
 use std::{collections::BTreeSet, fs};
 
@@ -8,14 +8,14 @@ use git2::{DiffOptions, Patch};
 use super::{CommitMaker, Slot, program};
 use crate::{core::commit_id::CommitId, regular_file};
 
-/// The file in the git directory of a slot in which controls run.
+/// The marker of running controls in the git directory of a slot.
 pub(super) const CONTROLLED: &str = "ralph-controls";
 /// Where git notes the moves of HEAD, unless refs are in tables.
 const HEAD_LOG: &str = "logs/HEAD";
 
 impl CommitMaker<'_> {
-    /// Makes a commit on top of `head` in which the files have these texts; without a text, what
-    /// `base` has there. No ref names it.
+    /// Makes a commit on top of `head` with these texts of the files; without a text, the version
+    /// of `base`. No ref names it.
     ///
     /// # Errors
     /// The error of `git`.
@@ -29,7 +29,7 @@ impl CommitMaker<'_> {
         self.commit_alone(&tree, head, "A control of ralph\n")
     }
 
-    /// The tree of `head` in which the files have these texts; without a text, what `base` has there.
+    /// The tree of `head` with these texts of the files; without a text, the version of `base`.
     fn with_texts<'t>(
         &self,
         head: &str,
@@ -131,7 +131,7 @@ fn patch_of<'t>(old: &'t str, new: &'t str) -> Result<Patch<'t>> {
     patch.context("cannot compare two versions of a file")
 }
 
-/// The lines of a text that are not in an older one, counted from 0, with those beside a removed line.
+/// The lines of a text that an older one lacks, counted from 0, and those next to a removed line.
 ///
 /// # Errors
 /// The error of libgit2.

@@ -1,10 +1,10 @@
 //! HEAD: how a slot moves on to other work, and how the checkout of an attempt is put back.
 //!
-//! Git is never forced. Before a slot moves, the caller keeps what it contains ([`Pins::pin`]); then
-//! the slot is [settled](Slot::settle_on) on what was kept, which makes it clean without touching a
+//! Git is never forced. Before a slot moves, the caller keeps its content ([`Pins::pin`]); then the
+//! slot is [settled](Slot::settle_on) on the kept work, which makes it clean without touching a
 //! file, and an ordinary checkout continues from there. In a checkout no file with changes is
-//! overwritten: git switches only where that is safe, and otherwise just HEAD and the index are moved,
-//! so that the files of the attempt become uncommitted changes.
+//! overwritten: git switches only where that is safe, and otherwise just HEAD and the index are
+//! moved, so that the files of the attempt become uncommitted changes.
 
 use std::{
     collections::BTreeSet,
@@ -57,8 +57,8 @@ impl Slot<'_> {
         self.detach_at(commit)
     }
 
-    /// Checks out a commit, with HEAD on no branch. A folder that loses all its files goes as a whole, with
-    /// what git ignores in it: half of a virtualenv is none.
+    /// Checks out a commit, with HEAD on no branch. A folder that loses all its files goes as a
+    /// whole, with its ignored files: half of a virtualenv is none.
     pub(super) fn detach_at(&self, commit: &str) -> Result<()> {
         let head = self.head()?;
         if head.branch.is_none() && head.commit.as_deref() == Some(commit) {
@@ -76,7 +76,7 @@ impl Slot<'_> {
         Ok(())
     }
 
-    /// The topmost folder above a path of which a commit has no file.
+    /// The topmost folder above a path that has no file in a commit.
     fn untracked_folder<'p>(&self, commit: &str, path: &'p str) -> Result<Option<&'p str>> {
         for (at, _) in path.match_indices('/') {
             if self.entries(commit, &[&path[..at]])? == [None] {
@@ -86,8 +86,8 @@ impl Slot<'_> {
         Ok(None)
     }
 
-    /// Hides what these uncommitted new files are in from git in this slot, until it is started again: what
-    /// the commands of its setup made is not the work of an agent.
+    /// Hides the folders of these uncommitted new files from git in this slot, until it is started
+    /// again: setup output is not the work of an agent.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
@@ -215,7 +215,7 @@ impl Repo {
             Some(commit) => self.run_quietly(&["read-tree", "--reset", commit])?,
             None => self.run_quietly(&["read-tree", "--empty"])?,
         }
-        // Exits with 1 where files differ, which is what is expected.
+        // Exits with 1 where files differ, as expected.
         let refresh = ["update-index", "-q", "--refresh"];
         program::run_raw(&self.root, &[QUIET, &refresh].concat(), &[]).map(drop)
     }
@@ -270,14 +270,14 @@ impl CheckoutHead<'_> {
         Ok(self.unfinished().is_none() && !self.is_at_or_after(place, head.commit.as_deref())?)
     }
 
-    /// When HEAD was last moved, as far as its files tell.
+    /// When HEAD was last moved, according to its files.
     pub fn head_moved_at(&self) -> Option<SystemTime> {
         let files = ["HEAD", "logs/HEAD"].map(|name| self.git_dir.join(name));
         let moved = |file: PathBuf| fs::metadata(file).and_then(|found| found.modified()).ok();
         files.into_iter().filter_map(moved).max()
     }
 
-    /// Writes files as they are in a commit, and leaves the index as it is.
+    /// Restores files from a commit, and leaves the index unchanged.
     ///
     /// # Errors
     /// The error of `git`, for example for a file that is not in the commit.
@@ -322,7 +322,7 @@ impl CheckoutHead<'_> {
             refused = self.try_move(&arguments)?;
         }
         if let Some(why) = refused {
-            // Only what the attempt made may become an uncommitted change.
+            // Only the attempt's changes may become uncommitted.
             let target = match place.branch {
                 Some(branch) if !is_on_it => self.branch(branch)?,
                 _ => place.commit.map(CommitId::from),
@@ -342,7 +342,7 @@ impl CheckoutHead<'_> {
     }
 
     /// Puts HEAD, its branch and the index back to a place without reading the commits in between,
-    /// which git may be unable to. Every file stays as it is.
+    /// which git may be unable to. No file changes.
     ///
     /// # Errors
     /// The error of `git`.
@@ -438,7 +438,7 @@ impl CheckoutHead<'_> {
 }
 
 impl Pins<'_> {
-    /// Keeps a commit under the ref `name`, unless what is there already has it.
+    /// Keeps a commit under the ref `name`, unless that ref already contains it.
     ///
     /// # Errors
     /// The error of `git`; other work is kept there.

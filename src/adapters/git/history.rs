@@ -1,4 +1,4 @@
-//! What commits contain, and what differs between them.
+//! The contents of commits, and their differences.
 
 use std::io;
 
@@ -49,7 +49,7 @@ pub struct Patch {
     pub is_cut: bool,
 }
 
-/// The beginning of what is written to it.
+/// A writer that keeps the beginning.
 struct Beginning {
     bytes: Vec<u8>,
     most: usize,
@@ -109,7 +109,7 @@ impl RepoReader {
         list().context("cannot list the new commits")
     }
 
-    /// Returns what changed between two commits in all files, or in all but one.
+    /// Returns the changes between two commits in all files, or in all but one.
     ///
     /// # Errors
     /// Errors of git.
@@ -208,8 +208,8 @@ impl RepoReader {
         Ok(self.entry(one, path)? == self.entry(other, path)?)
     }
 
-    /// Whether a commit has text at `path`: none without such a path, false for a file of blanks
-    /// only, true for any other file and for a folder.
+    /// Whether a commit has text at `path`: none without such a path, false for a blank file, true
+    /// for any other file and for a folder.
     ///
     /// # Errors
     /// The error of `git`.
@@ -274,8 +274,8 @@ impl RepoReader {
         Ok(entries.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// Returns a repository inside this one that the commits after `base` record as a link, and that
-    /// is not a submodule: no one else has its commits.
+    /// Returns a repository inside this one that the commits after `base` record as a link, and
+    /// that is not a submodule: its commits exist only here.
     ///
     /// # Errors
     /// The error of `git`.

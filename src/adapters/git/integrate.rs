@@ -1,8 +1,8 @@
 //! Integrates a branch onto another commit, in a slot that is used for nothing else.
 //!
 //! The `git` program merges, because libgit2 supports no merge drivers, filters and signatures.
-//! What a killed git left in the slot is kept under a ref of that slot, and the next call
-//! starts from the beginning: nothing of an earlier call is continued.
+//! A killed git's leftovers are kept under a ref of the slot, and the next call starts from the
+//! beginning: nothing of an earlier call is continued.
 
 use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::core::{commit_id::CommitId, verdict::ResolvedConflict};
 
-/// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
-/// slot has it, and it is removed with the slot.
+/// The ref that keeps the uncommitted state of the slot; only the last one. It belongs to this
+/// slot, and is removed with it.
 const KEPT: &str = "refs/worktree/kept";
 
 /// The maximum length of the diff of a conflict, in bytes.
@@ -47,7 +47,7 @@ const OWN: &[&str] = &[
     "rerere.enabled=false",
 ];
 
-/// The form in which work is integrated.
+/// The method of integrating work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntegrationMethod {
@@ -59,7 +59,7 @@ pub enum IntegrationMethod {
     /// The commits stay as they are, and a merge commit is added.
     ///
     /// If the base of the branch is no longer in the target, the commits are replayed: a merge
-    /// would bring back what was removed from the target.
+    /// would restore content removed from the target.
     Merge,
 }
 
@@ -83,8 +83,8 @@ pub enum Integrated {
     Resolved {
         /// The commit.
         commit: CommitId,
-        /// The files. One with the value of [`REGENERATES`](super::REGENERATES) has the content of the
-        /// target, and is to be made again.
+        /// The files. One with the value of [`REGENERATES`](super::REGENERATES) has the content of
+        /// the target, and must be regenerated.
         files: Vec<ResolvedConflict>,
         /// The commits of the target that changed these files.
         others: String,
@@ -139,12 +139,12 @@ impl Integration<'_> {
     }
 
     /// Integrates the work onto `onto`, in this slot. No branch is moved and no hook is run.
-    /// What the branch changed at the paths `own` is left out: its commits are rewritten without
-    /// it, and a commit that changed nothing else is dropped. `attributes` is an additional
+    /// The branch's changes at the paths `own` are left out: its commits are rewritten without
+    /// them, and a commit that changed nothing else is dropped. `attributes` is an additional
     /// attributes file (gitattributes(5)).
     ///
     /// Afterwards the slot is clean. HEAD is on no branch after a conflict, at `onto`, and with
-    /// resolved conflicts, at their commit; else the caller checks out what comes of it. It may be called
+    /// resolved conflicts, at their commit; else the caller checks out the result. It may be called
     /// again after a kill at any moment.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Integration<'_> {
         Ok(integrated)
     }
 
-    /// What the newest commits that changed these paths since `base` are for.
+    /// A note on the newest commits that changed these paths since `base`.
     fn other_side(&self, onto: &str, base: &str, paths: &[String]) -> Result<String> {
         const LINES: usize = 40;
         const FORMAT: &str = "%h %s%n%w(0,2,2)%b";
@@ -224,7 +224,7 @@ impl Integration<'_> {
         Ok(commit)
     }
 
-    /// Checks out a commit in the slot for merges, without what commands have left there.
+    /// Checks out a commit in the slot for merges, without leftovers of commands.
     ///
     /// # Errors
     /// The error of `git`.
@@ -280,7 +280,7 @@ impl Integration<'_> {
         let scratch = self.git_dir.join("ralph-index");
         let kept = self.pins().pin(KEPT, "Left in the slot for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
-            // What cannot be kept stays, and git refuses if it is in the way.
+            // Unkept files stay, and git refuses if they are in the way.
             Some(commit) => self.slot().settle_on(&commit).map(drop),
             None => Ok(()),
         }
@@ -417,7 +417,7 @@ impl GitCalls<'_> {
         program::run_raw(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
     }
 
-    /// The files in which git found conflicts.
+    /// The files with conflicts.
     pub(super) fn unmerged(&self) -> Result<Vec<String>> {
         let names =
             self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z", STAYS_OUT])?.stdout;
@@ -783,7 +783,7 @@ mod tests {
             );
             assert_eq!(place.parents(&done), onto);
         }
-        // After a merge the commits cannot be told apart.
+        // A merge makes the commits indistinguishable.
         place.trees.git(&place.slot, &["merge", "-q", "--no-edit", &onto]);
         let head = place.work("d", "1\n");
         let onto = place.main("e", "1\n");

@@ -110,9 +110,10 @@ impl BranchLandings<'_> {
         is_between.then(|| begun.as_str().into())
     }
 
-    /// Waits until no other run moves a branch with its checkout, and keeps them from it while the result
-    /// is held. Git reads the index before it locks it: of two that move a branch at once, the later one
-    /// writes back the files that it had read. What holds the lock for longer than [`ALONE`] is no run.
+    /// Waits until no other run moves a branch with its checkout, and keeps them from it while the
+    /// result is held. Git reads the index before it locks it: of two that move a branch at once,
+    /// the later one writes back the files that it had read. No run holds the lock for longer than
+    /// [`ALONE`].
     pub(super) fn alone(&self) -> Option<File> {
         let folder = File::open(&self.common_dir).ok()?;
         let began = Instant::now();
@@ -157,8 +158,8 @@ impl BranchLandings<'_> {
         Ok(program::run(&self.root, &["ls-files", "-v", "--", path])?.starts_with(b"S"))
     }
 
-    /// The reason if a person has told git to ignore their changes of some of these files: neither
-    /// `git status` shows them, nor does `git stash` put them aside.
+    /// The reason if a person has set git to ignore their changes of some of these files:
+    /// `git status` does not show them, and `git stash` does not save them.
     ///
     /// # Errors
     /// The error of `git`.
@@ -205,7 +206,7 @@ impl BranchLandings<'_> {
         old: &str,
         new: &str,
     ) -> Result<Following> {
-        // What a killed git has begun to write is told from a person's files by this note.
+        // This note separates a killed git's partial writes from a person's files.
         let note = self.git_dir.join(BEGUN);
         let was_cut = fs::read_to_string(&note).is_ok_and(|begun| begun == new);
         fs::write(&note, new).with_context(|| format!("write `{}`", note.display()))?;
@@ -311,7 +312,7 @@ fn fast_forward(checkout: &Path, new: &str) -> Result<Result<(), (String, anyhow
     Ok(Err((lossy(&output.stderr), program::failed(&["merge"], &output))))
 }
 
-/// The line in which git reports an existing lock file.
+/// Git's error line about an existing lock file.
 fn lock_error(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.contains(".lock': File exists"));
     line.map(|line| line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned())

@@ -29,7 +29,7 @@ pub(super) const IDENTITY: [(&str, &str); 4] = [
     ("GIT_COMMITTER_EMAIL", "ralph@localhost"),
 ];
 
-/// What is to be kept.
+/// The work to keep.
 #[derive(Clone, Copy, Debug)]
 pub struct PinSource<'a> {
     /// The commit at which the attempt started.
@@ -42,12 +42,12 @@ pub struct PinSource<'a> {
     pub changed: &'a [String],
 }
 
-/// What was kept.
+/// The kept work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// The commit; none if there was nothing to keep.
     pub commit: Option<CommitId>,
-    /// What was left out, and why.
+    /// The skipped paths and why.
     pub left_out: Vec<String>,
 }
 
@@ -317,7 +317,7 @@ impl Pins<'_> {
         let list = ["for-each-ref", format, "--no-merged=HEAD", "refs/heads", "refs/stash"];
         // Before the first commit of HEAD there are none.
         let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
-        // What landed while a slot was prepared is in its copies of these branches.
+        // Work landed while a slot was prepared is in its copies of these branches.
         let known = match self.slot_of() {
             Some(main) => self.exclusions(Some(&main), &["refs/heads", "refs/ralph/tip"])?,
             None => String::new(),

@@ -73,7 +73,7 @@ pub(super) fn commit(root: &Path, name: &str) -> Result<Option<CommitId>> {
     Ok(answer(root, &["rev-parse", "-q", "--verify", &name])?.map(CommitId::from))
 }
 
-/// What changed from `from` to `to`, in all files or in all but one; a renamed file counts as one
+/// The changes from `from` to `to`, in all files or in all but one; a renamed file counts as one
 /// removed and one added.
 pub(super) fn diff_stat(
     root: &Path,
@@ -126,8 +126,8 @@ pub(super) fn leave_unsigned(why: String) {
     CANNOT_SIGN.get_or_init(|| why);
 }
 
-/// Makes a commit that no ref names. One that cannot be signed is made without a signature: work that is verified
-/// does not wait for a key.
+/// Makes a commit that no ref names. If signing fails, the commit is unsigned: verified work does
+/// not wait for a key.
 pub(super) fn commit_tree(root: &Path, new: &NewCommit<'_>) -> Result<CommitId> {
     if !new.is_signed || unsigned().is_some() {
         return try_commit_tree(root, new, false);
@@ -217,7 +217,7 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
 }
 
-/// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, in which each part may be missing.
+/// Parses ` 2 files changed, 3 insertions(+), 1 deletion(-)`, where each part may be missing.
 fn parse_diff_stat(text: &str) -> DiffStat {
     let mut stat = DiffStat::default();
     for part in text.trim().split(", ") {
@@ -251,7 +251,7 @@ pub(super) fn run_raw_with_input(dir: &Path, arguments: &[&str], input: &[u8]) -
 }
 
 fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -> Result<Output> {
-    /// What git reads for almost every command.
+    /// Git's rule files, read by most commands.
     const RULES: [&str; 4] =
         [".gitattributes", ".gitignore", ".git/info/attributes", ".git/info/exclude"];
     let is_fifo =
@@ -271,7 +271,7 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The variables that keep git from starting what an attempt in a sandbox has written.
+/// The variables that keep git from starting commands written in a sandbox.
 pub(super) fn confined_variables() -> Vec<(String, OsString)> {
     confined::variables(|dir| {
         let list = ["config", "--list", "--show-origin", "-z"];
@@ -359,7 +359,7 @@ fn name<'a>(arguments: &[&'a str]) -> &'a str {
     arguments.iter().find(named).copied().unwrap_or_default()
 }
 
-/// Returns what a failed command of git said, as one line. What follows from its first fatal error is
+/// Returns a failed git command's message, as one line. Consequences of its first fatal error are
 /// left out.
 fn reason(said: &str) -> String {
     let mut fatal = 0;
@@ -412,8 +412,8 @@ pub(super) fn run_streaming(
     if status.success() { Ok(()) } else { Err(failed(arguments, &output)) }
 }
 
-/// Runs `git` on a line to another machine, which may be slow: the limit applies to the time in which it
-/// reports no progress.
+/// Runs `git` on a line to another machine, which may be slow: the limit applies to time without
+/// progress.
 pub(super) fn run_on_line(dir: &Path, arguments: &[&str]) -> Result<()> {
     let streams = CallStreams { input: &mut io::empty(), output: &mut io::sink() };
     let (status, said) = bounded::stream(command(dir, arguments), streams, name(arguments))?;

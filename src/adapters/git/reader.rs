@@ -24,7 +24,7 @@ use git2::{DiffOptions, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFl
 use super::{Head, branch_name, is_commit, lossy, program, program::HOOKS};
 use crate::core::commit_id::CommitId;
 
-/// The mode and id of what a commit has at each of some paths.
+/// The mode and id of a commit's entry at each of some paths.
 pub(super) type Entries = Vec<Option<String>>;
 
 /// A file that differs between two trees, with its modes: 0 where it is not.
@@ -58,7 +58,7 @@ pub(super) struct OpenedRepository {
     asked: Cell<u32>,
 }
 
-/// After so many questions a repository is opened again.
+/// After so many queries a repository is opened again.
 const MOST_ASKED: u32 = 1000;
 
 /// Reads the commits and refs of a repository, with libgit2 where possible and else with the `git`
@@ -291,7 +291,7 @@ impl RepoReader {
         refs_in(&self.own, &self.root, folders)
     }
 
-    /// The folder of the hooks as it is configured; none where it is not.
+    /// The configured folder of the hooks; none without a setting.
     pub(super) fn hooks_path(&self) -> Result<Option<String>> {
         let library = |repo: &Repository| {
             let path = existing(repo.config()?.snapshot()?.get_path(HOOKS))?;
@@ -395,7 +395,7 @@ impl RepoReader {
             .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
-    /// The mode and id of what a commit has at each of the paths.
+    /// The mode and id of a commit's entry at each of the paths.
     pub(super) fn entries(&self, commit: &str, paths: &[&str]) -> Result<Entries> {
         if paths.is_empty() {
             return Ok(Vec::new());
@@ -491,7 +491,7 @@ pub(super) fn commit_id(id: Oid) -> CommitId {
     id.to_string().into()
 }
 
-/// None for what libgit2 does not find.
+/// None if libgit2 finds nothing.
 pub(super) fn existing<T>(found: Result<T, git2::Error>) -> Result<Option<T>, git2::Error> {
     match found {
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),

@@ -30,7 +30,7 @@ use crate::{core::commit_id::CommitId, crash, regular_file};
 /// `ralph` left the slot, which is kept; the rest is the top of the repository.
 const MARK: &str = "ralph-slot";
 
-/// The file in the git directory of a slot that says what its setup was made from.
+/// The file in the git directory of a slot that records the inputs of its setup.
 const SET_UP: &str = "ralph-setup";
 
 /// The ending of the name of a slot that is not complete yet.
@@ -42,10 +42,10 @@ const PACK: &str = "ralph-pack";
 /// HEAD of a slot whose git directory is being written again.
 const BEGUN: &str = "ralph-begun";
 
-/// What stays in the git directory when a slot starts other work.
+/// Files kept in the git directory when a slot starts other work.
 const STAYS: &[&str] = &["index", "modules", MARK, SET_UP];
 
-/// What git reads as a setting, and what an attempt may have written there.
+/// Git's settings, and entries that an attempt may have added.
 const CONTROLS: &[&str] =
     &["commondir", "config.worktree", "info", "gitdir", "objects/info", "shallow"];
 
@@ -86,7 +86,7 @@ impl Slots<'_> {
         self.discover(path)
     }
 
-    /// Opens the repository in a folder in which an attempt works or has worked.
+    /// Opens the repository in the folder of a current or earlier attempt.
     ///
     /// # Errors
     /// Errors of [`Repo::discover`].
@@ -100,8 +100,8 @@ impl Slots<'_> {
         (slot.is_top(path) && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
 
-    /// Opens a slot of this repository that an agent has had to itself, with these settings; none if
-    /// the folder or its git directory is not what it was.
+    /// Opens a slot of this repository that an agent has had to itself, with these settings; none
+    /// if the folder or its git directory was replaced.
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
@@ -122,8 +122,8 @@ impl Slots<'_> {
         Ok(Some(slot.slot().secure(settings)?.unwrap_or(slot)))
     }
 
-    /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
-    /// it has only begun to write again, or in which controls ran. Its contents are kept elsewhere.
+    /// Whether a folder is a slot that a killed run was creating, whose git directory it was
+    /// rewriting, or where controls ran. Its contents are kept elsewhere.
     pub fn is_incomplete(&self, path: &Path) -> bool {
         let git_dir = path.join(".git");
         path.to_string_lossy().ends_with(MAKING)
@@ -300,7 +300,7 @@ impl Slots<'_> {
 }
 
 impl Repo {
-    /// The top of the repository of which this is a slot; none if it is not a slot.
+    /// The top of the repository of this slot; none if it is not a slot.
     pub fn slot_of(&self) -> Option<PathBuf> {
         self.slot_of.get_or_init(|| Some(read_mark(&self.git_dir)?.1)).clone()
     }
@@ -338,9 +338,9 @@ impl Slot<'_> {
         remove().with_context(|| format!("cannot remove `{}`", self.root.display()))
     }
 
-    /// Writes again what git reads as settings in a slot, after an attempt that may have changed it.
-    /// Returns the slot opened again, or none if nothing had changed since before it was opened: call
-    /// it when no process can work in the slot any more, on a slot that was opened after that.
+    /// Rewrites git's settings in a slot, after an attempt that may have changed them. Returns the
+    /// slot opened again, or none if nothing had changed since before it was opened: call it when
+    /// no process can work in the slot any more, on a slot that was opened after that.
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
@@ -357,14 +357,14 @@ impl Slot<'_> {
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
     }
 
-    /// Writes what git reads as settings in a slot, and opens it again.
+    /// Writes git's settings in a slot, and opens it again.
     fn with_controls(&self, settings: &SlotSettings) -> Result<Repo> {
         write_controls(&self.git_dir, settings)?;
         discover_slot(&self.root, &settings.common_dir)
     }
 
-    /// Writes the index of a slot again if an attempt told git to ignore changes of some files, or
-    /// damaged it.
+    /// Rewrites the index of a slot if an attempt made git ignore changes of some files, or damaged
+    /// it.
     fn show_changes(&self, settings: &SlotSettings) -> Result<()> {
         self.head()?;
         let list = program::run(&self.root, &["ls-files", "-v", "-z"]);
@@ -405,7 +405,7 @@ impl Slot<'_> {
         fs::write(self.git_dir.join(MARK), mark(&main, commit)).context("note the slot")
     }
 
-    /// Notes what the setup of the slot was made from, or that it is not set up.
+    /// Notes the inputs of the slot's setup, or that it is not set up.
     ///
     /// # Errors
     /// I/O errors.
@@ -424,7 +424,7 @@ impl Slot<'_> {
         tried_pushes(&self.git_dir)
     }
 
-    /// What the setup of the slot was made from; none if it is not set up.
+    /// The inputs of the slot's setup; none if it is not set up.
     pub fn setup_note(&self) -> Option<String> {
         regular_file::read_to_string(&self.git_dir.join(SET_UP)).ok()
     }
@@ -446,8 +446,8 @@ impl Slot<'_> {
     }
 }
 
-/// Renames a slot that is about to be removed. What a kill leaves of it is known as incomplete. Returns
-/// where it is.
+/// Renames a slot that is about to be removed. After a kill, it counts as incomplete. Returns its
+/// new path.
 ///
 /// # Errors
 /// I/O errors.
@@ -477,7 +477,7 @@ fn discover_slot(path: &Path, main: &Path) -> Result<Repo> {
     Ok(slot)
 }
 
-/// Writes again what git reads as settings in a slot.
+/// Rewrites git's settings in a slot.
 fn write_controls(git_dir: &Path, settings: &SlotSettings) -> io::Result<()> {
     for name in CONTROLS.iter().chain(&FOLDERS) {
         remove_all(&git_dir.join(name))?;
@@ -493,8 +493,8 @@ fn write_mark(git_dir: &Path, settings: &SlotSettings, commit: &str) -> io::Resu
     replace(&git_dir.join(MARK), &mark(&settings.main, commit))
 }
 
-/// Removes what an attempt put into the git directory of its slot that is neither a file nor a
-/// folder: opening a FIFO blocks, and a link leads elsewhere.
+/// Removes an attempt's entries in the git directory of its slot that are neither file nor folder:
+/// opening a FIFO blocks, and a link leads elsewhere.
 ///
 /// # Errors
 /// I/O errors.

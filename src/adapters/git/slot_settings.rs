@@ -72,7 +72,7 @@ const PRE_PUSH: &str = "hooks/pre-push";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PushRule {
-    /// What it pushes reaches no remote.
+    /// A push reaches no remote.
     #[default]
     Refuse,
     /// The remotes are those of the repository.
@@ -160,7 +160,7 @@ pub(super) fn setting_line(name: &str, value: Option<&[u8]>) -> Vec<u8> {
 /// What git said about the settings of repositories, by their tops.
 static KNOWN: Mutex<BTreeMap<PathBuf, ConfigList>> = Mutex::new(BTreeMap::new());
 
-/// What git said about the settings, and what the files that it may have read contained.
+/// Git's answer about the settings, and the contents of the files that it may have read.
 #[derive(Debug)]
 struct ConfigList {
     contents: Vec<Option<Vec<u8>>>,
@@ -216,8 +216,8 @@ impl Slots<'_> {
         })
     }
 
-    /// The settings file of a slot: what git needs to open it, the settings of this repository, and
-    /// what must differ.
+    /// The settings file of a slot: the minimum to open it, the settings of this repository, and
+    /// the differences.
     fn slot_config(&self, entries: &[ConfigEntry], pushes: PushRule) -> Vec<u8> {
         let mut text = b"[core]\n\trepositoryformatversion = 1\n".to_vec();
         let lfs = quoted(self.common_dir.join("lfs").as_os_str().as_bytes());
@@ -258,7 +258,7 @@ impl Slots<'_> {
         text
     }
 
-    /// What `git config --list` says. Asks again only after one of the files that it read has changed.
+    /// The output of `git config --list`. Asks again only after a change of a file that it read.
     pub(super) fn config_list(&self) -> Result<Vec<u8>> {
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.config_files();
@@ -425,7 +425,7 @@ impl SlotSettings {
                         open.push(entry.path());
                     }
                 }
-                // What has another name elsewhere can be changed from there.
+                // A file with another hard link can be changed through it.
                 Ok(it) if it.is_file() && it.nlink() == 1 => {
                     let text = wanted.get(&path);
                     if text.is_none_or(|text| regular_file::read(&path).ok().as_ref() != Some(text))

@@ -1,7 +1,7 @@
 //! Updates the submodules of a slot to its commit.
 //!
 //! Each slot has its own clones. Submodules that the main checkout has cloned are cloned from
-//! there, so that no server is needed for what is on the disk.
+//! there, so that commits on the disk need no server.
 
 use std::{
     ffi::OsStr,
@@ -181,9 +181,10 @@ impl Slots<'_> {
     }
 }
 
-/// Checks out the submodules that a landing moved, in the checkout that followed it, as `git submodule
-/// update` does: those that are at the commit before. Git moves none of them itself, and the next `commit
-/// --all` of a person would move them back. What needs force or a server stays, as `git status` says.
+/// Checks out the submodules that a landing moved, in the checkout that followed it, as
+/// `git submodule update` does: those that are at the commit before. Git moves none itself, and a
+/// person's next `commit --all` would move them back. Those that need force or a server stay, as
+/// `git status` says.
 pub(super) fn follow_submodules(top: &Path, old: &str, new: &str) {
     for (_, path) in modules_of(top).unwrap_or_default() {
         let folder = top.join(&path);

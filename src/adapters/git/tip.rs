@@ -16,7 +16,7 @@ use super::{
 };
 use crate::core::commit_id::CommitId;
 
-/// How a branch stands to what landed for it.
+/// A branch's relation to its landed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TipStanding {
     /// It has all of it.
@@ -29,7 +29,7 @@ pub enum TipStanding {
     Rewritten,
 }
 
-/// A branch, and what landed for it.
+/// A branch and its landed work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchTip {
     /// The commit that work starts from and lands on.
@@ -38,7 +38,7 @@ pub struct BranchTip {
     pub branch: CommitId,
     /// How the branch stands to the tip.
     pub standing: TipStanding,
-    /// What the ref points to; none without it.
+    /// The target of the ref; none without it.
     own: Option<CommitId>,
 }
 
@@ -101,8 +101,8 @@ impl BranchLandings<'_> {
         Ok(self.move_ref(&name, None, at).map(drop).map_err(|error| format!("{error:#}")))
     }
 
-    /// The name that a branch has now which a person has renamed, by the reflogs; none if there is no such
-    /// branch. What landed for it waits for it under that name, too.
+    /// The name that a branch has now which a person has renamed, by the reflogs; none if there is
+    /// no such branch. Its landed work waits under that name, too.
     ///
     /// # Errors
     /// The error of `git`.
@@ -216,7 +216,7 @@ impl BranchLandings<'_> {
         self.drop_ref(&origin_ref(branch))
     }
 
-    /// Whether what landed and what a person committed on the branch besides do not conflict.
+    /// Whether landed work and a person's own commits on the branch do not conflict.
     ///
     /// # Errors
     /// The error of `git`.
@@ -224,8 +224,8 @@ impl BranchLandings<'_> {
         Ok(self.merged_tree(&tip.commit, &tip.branch)?.is_ok())
     }
 
-    /// Makes a commit with what landed and what a person committed on the branch besides. Returns
-    /// none if they conflict.
+    /// Makes a commit of landed work and a person's own commits on the branch. Returns none if they
+    /// conflict.
     ///
     /// # Errors
     /// The error of `git`.
@@ -236,8 +236,8 @@ impl BranchLandings<'_> {
     }
 
     /// Puts the work that landed on top of a branch that a person moved or rewrote. The old tip is
-    /// kept. Returns the ref under which it is, and whether the work is on the branch's tip now: if
-    /// not, it conflicts with it.
+    /// kept. Returns its ref, and whether the work is on the branch's tip now: if not, it conflicts
+    /// with it.
     ///
     /// # Errors
     /// The error of `git`.

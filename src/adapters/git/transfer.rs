@@ -1,12 +1,13 @@
 //! The work in a slot on its way to another machine and back: HEAD, its branch, and the uncommitted
 //! changes.
 //!
-//! It travels by git's own transport over a line that carries bytes in both directions: `git push` to
-//! `git receive-pack` there, and `git fetch` from `git upload-pack` there. A piece of work is one commit
-//! on top of all others, with a [`WorkNote`] as its message. Nothing else arrives: settings, hooks,
-//! attributes and other refs stay where they are, as do ignored files. The other side is not trusted:
-//! its objects are checked in a quarantine before the slot has them, work that does not descend from its
-//! base is kept and not taken on, and what a slot contains is kept before its files change.
+//! It travels by git's own transport over a line that carries bytes in both directions: `git push`
+//! to `git receive-pack` there, and `git fetch` from `git upload-pack` there. A piece of work is
+//! one commit on top of all others, with a [`WorkNote`] as its message. Nothing else arrives:
+//! settings, hooks, attributes and other refs stay where they are, as do ignored files. The other
+//! side is not trusted: its objects are checked in a quarantine before the slot has them, work that
+//! does not descend from its base is kept and not taken on, and a slot's content is kept before its
+//! files change.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ use state::WorkState;
 use worker::Quarantine;
 pub use worker::{BrokenSlot, GitService, SlotInUse, WorkerSlot, WorkerStore};
 
-/// The file in the git directory of a slot that says what was sent from it.
+/// The file in the git directory of a slot that records the sent work.
 const SENT: &str = "ralph-sent";
 
 /// The folder of refs in a slot with commits of an agent that its HEAD does not reach.
@@ -49,7 +50,7 @@ const OUT: &str = "refs/out";
 /// id of its tip.
 const STALE: &str = "refs/stale";
 
-/// The folder of refs in a quarantine with what was fetched, and the name of the wanted work in it.
+/// The folder of fetched refs in a quarantine, and the name of the wanted work in it.
 const FETCHED: (&str, &str) = ("refs/fetched", "wanted");
 
 /// The largest number of strays, of paths that are left out, and of stale work.
@@ -113,16 +114,16 @@ struct WorkAuthor {
     email: String,
 }
 
-/// What the parents of the commit with all work do not say.
+/// The note on a commit with all work, besides its parents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct WorkNote {
-    /// What the attempt is recognized by.
+    /// The identity of the attempt.
     token: String,
     /// HEAD.
     head: String,
     /// The branch without `refs/heads/`; none when HEAD is detached.
     branch: Option<String>,
-    /// What does not travel, and why.
+    /// The paths left out, and why.
     #[serde(default)]
     left_out: Vec<String>,
     /// The files that git ignores although no `.gitignore` names them, as in that file.
@@ -139,10 +140,10 @@ struct TravelingWork {
     note: WorkNote,
 }
 
-/// What a person must know about work that was fetched.
+/// Notes for a person about fetched work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchedWork {
-    /// What the other side did not send, with the reasons.
+    /// The unsent paths, with the reasons.
     pub left_out: Vec<String>,
     /// The ref of the main repository that keeps the work, if that does not descend from its base; the
     /// slot has not taken it on then.
@@ -227,10 +228,10 @@ impl Transfers<'_> {
         send().with_context(|| format!("cannot send the work in `{}`", self.root.display()))
     }
 
-    /// Fetches the work with this token from the store at the other end of a line, and brings it into
-    /// this slot of `main`. It must descend from `expected_base`, if there is one; other work, that of
-    /// earlier attempts above all, is kept in `main` under `refs/ralph/stale/`, as is what the slot
-    /// contains and was not sent.
+    /// Fetches the work with this token from the store at the other end of a line, and brings it
+    /// into this slot of `main`. It must descend from `expected_base`, if there is one; other work,
+    /// that of earlier attempts above all, is kept in `main` under `refs/ralph/stale/`, as is
+    /// unsent work in the slot.
     ///
     /// # Errors
     /// Work that is not valid; the error of `git`, for example where the slot contains something that was
@@ -305,7 +306,7 @@ impl Transfers<'_> {
         Ok(FetchedWork { left_out, strayed: None })
     }
 
-    /// Whether `head` is `base` or descends from it. Not if git cannot tell.
+    /// Whether `head` is `base` or descends from it. False if git fails.
     fn descends(&self, head: &str, base: &str) -> bool {
         is_commit(base) && self.has_ancestor(head, base).unwrap_or(false)
     }

@@ -80,9 +80,9 @@ impl Slot<'_> {
 }
 
 impl Repo {
-    /// Takes the commits of the worktrees that an attempt has added since `began` onto the branch of its
-    /// slot, or of the checkout, where the branch only has to follow them, and removes the worktrees
-    /// whose work a branch has. Agents work in such a worktree without being told to.
+    /// Takes the commits of the worktrees that an attempt has added since `began` onto the branch
+    /// of its slot, or of the checkout, where the branch only has to follow them, and removes the
+    /// worktrees whose work a branch has. Agents add worktrees unasked.
     ///
     /// # Errors
     /// The error of `git`.

@@ -27,7 +27,7 @@ const DATE: &str = "2000-01-01T00:00:00+00:00";
 /// The reflog message of moves.
 const MOVED: &str = "ralph: work of a worker";
 
-/// What a slot contains besides its ignored files.
+/// A slot's content besides its ignored files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkState {
     pub(super) head: CommitId,
@@ -39,7 +39,7 @@ pub(super) struct WorkState {
     pub(super) is_clean: bool,
     /// Commits that HEAD does not reach, such as stashes and other branches of an agent.
     pub(super) strays: Vec<CommitId>,
-    /// What the commit does not contain, and why.
+    /// The paths that the commit lacks, and why.
     pub(super) left_out: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl Transfers<'_> {
         let checkout = ["checkout", "--quiet", "--detach", &to.head];
         let is_there = are_clean && (now.head == to.head || self.run_quietly(&checkout).is_ok());
         if !is_there && now.tip() != to.tip() {
-            // The index has what the files have, so that git sees what it may replace.
+            // The index matches the files, so that git sees which it may replace.
             self.reset_index(Some(now.tip()))?;
             self.run_quietly(&["read-tree", "-m", "-u", now.tip(), to.tip()])?;
         }

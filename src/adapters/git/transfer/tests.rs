@@ -82,7 +82,7 @@ fn push(slot: &Repo, store: &WorkerStore, token: &str) -> Result<()> {
     sent
 }
 
-/// Fetches what a store has for this token into a slot.
+/// Fetches a store's work for this token into a slot.
 fn pull(
     slot: &Repo,
     main: &Repo,
@@ -121,7 +121,7 @@ impl TransferTest {
         slot
     }
 
-    /// Fetches what the store has for this token.
+    /// Fetches the store's work for this token.
     fn pull(&self, token: &str) -> Result<FetchedWork> {
         pull(&self.slot, &self.trees.main(), &self.store, token, &self.trees.first)
     }
@@ -162,7 +162,7 @@ impl TransferTest {
             let here = self.git(self.slot.root(), arguments);
             assert_eq!(here, self.git(there.dir(), arguments), "{arguments:?}");
         }
-        // What is staged does not travel: a file that was staged and removed is a change here only.
+        // The index does not travel: a file that was staged and removed is a change here only.
         let state = |dir: &Path| {
             let state = Repo::discover(dir).unwrap().transfers().work_state().unwrap();
             WorkState { is_clean: true, ..state }
@@ -356,7 +356,7 @@ fn note(head: &str, more: &str) -> String {
     format!(r#"{{"token":"t1","head":"{head}","branch":null{more}}}"#)
 }
 
-/// The objects and refs of a slot, and what is left of a fetch.
+/// The objects, the refs and the fetch leftovers of a slot.
 fn contents(slot: &Repo) -> (String, String, bool) {
     let git = |words: &[&str]| lossy(&program::run(slot.root(), words).unwrap());
     let quarantine = slot.git_dir().join(QUARANTINE);
@@ -402,7 +402,7 @@ fn work_that_is_not_valid_is_refused() {
     plant(&both, &[&other], &good);
     assert!(said(both.pull("t1")).contains("not on top of HEAD"));
     assert!(said(both.pull("t7")).contains("refs/out/t7"));
-    // What is cut off.
+    // Cut connections.
     let argv = both.store.command(GitService::Upload).unwrap();
     plant(&both, &[&first], &good);
     let _only = only_line();
@@ -476,7 +476,7 @@ fn what_was_not_sent_is_kept_before_the_slot_changes() {
     let kept = format!("{STALE_WORK}/t1.here");
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:a")]), "mine");
     both.assert_same(&there);
-    // What git cannot keep is not replaced.
+    // Unkept files are not replaced.
     fs::write(there.dir().join("nested"), "work\n").unwrap();
     both.git(both.slot.root(), &["init", "-q", "nested"]);
     fs::write(both.slot.root().join("nested/mine"), "").unwrap();
@@ -880,7 +880,7 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     for same in ["x.bin", "new.bin", "new", "a"] {
         assert_eq!(before[Path::new(same)], after[Path::new(same)]);
     }
-    // What arrived is known here, whatever the line ends have become.
+    // Arrived work is known here, whatever its line ends.
     both.fetch("t1", &mut there);
     assert_eq!(both.all_stale(), "");
 }
@@ -981,7 +981,7 @@ fn a_kill_of_a_worker_loses_no_work() {
         fs::write(both.slot.root().join("a"), "changed\n").unwrap();
         fs::write(both.slot.root().join("new"), "1\n").unwrap();
         kill(&both, "t1", deadly);
-        // The attempt continues, with what the slot contains by now.
+        // The attempt continues with the slot's current content.
         fs::write(both.slot.root().join("new"), "2\n").unwrap();
         let mut there = both.send("t1");
         both.assert_same(&there);

@@ -1,9 +1,9 @@
 //! The side of a worker: a bare store per repository, and slots that borrow its objects.
 //!
-//! All that a store knows is in its refs. `refs/slots/SLOT/TOKEN` is the work of a slot that the other
-//! side has, `refs/filling/SLOT/TOKEN` marks one that is being prepared for its work, `refs/arrived/TOKEN`
-//! is work that has arrived and is not in its slot yet, `refs/out/TOKEN` work to be fetched, and
-//! `refs/stale/ID` work of earlier attempts that was never fetched.
+//! A store keeps its whole state in refs. `refs/slots/SLOT/TOKEN` is the work of a slot that the
+//! other side has, `refs/filling/SLOT/TOKEN` marks a slot in preparation for its work,
+//! `refs/arrived/TOKEN` is work that has arrived and is not in its slot yet, `refs/out/TOKEN` work
+//! to be fetched, and `refs/stale/ID` work of earlier attempts that was never fetched.
 
 mod slot;
 
@@ -31,11 +31,11 @@ pub use slot::{BrokenSlot, WorkerSlot};
 /// The folder of refs with the work in slots that the other side has.
 const SLOTS: &str = "refs/slots";
 
-/// The folder of refs with a commit of each slot in which nothing of an agent is: it is being prepared.
+/// The folder of refs with a commit of each slot in preparation, which has no work of an agent.
 const FILLING: &str = "refs/filling";
 
-/// The settings of a store, which all its slots have. What a file contains does not depend on the
-/// settings of the machine, and git-lfs leaves its pointers as they are.
+/// The settings of a store, which all its slots have. File contents do not depend on the settings
+/// of the machine, and git-lfs leaves its pointers as they are.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.attributesFile", "/dev/null"),
     ("core.autocrlf", "false"),
@@ -83,7 +83,7 @@ impl fmt::Display for SlotInUse {
 
 impl std::error::Error for SlotInUse {}
 
-/// What git does at the store for the other side.
+/// Git services at the store for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GitService {
     /// It receives work.
@@ -208,8 +208,8 @@ impl WorkerStore {
         Ok(regular_file::write(&self.shallow_file(), kept.as_bytes())?)
     }
 
-    /// Takes a slot for the attempt with this token: the one that has its work, or one of this name
-    /// or of another, if that one is in use. Work of other attempts in it that was not fetched
+    /// Takes a slot for the attempt with this token: the slot with its work, else the slot of this
+    /// name, or another if that is in use. Work of other attempts in it that was not fetched
     /// becomes stale: it is sent with the work of this attempt.
     ///
     /// # Errors
@@ -311,7 +311,7 @@ impl<'a> Quarantine<'a> {
         let mut words = ON_A_LINE.to_vec();
         words.extend(["-c", "fetch.fsckObjects=true"]);
         if program::is_partial_clone(&self.slot.root)? {
-            // What is missing here is with the server, where only `git unpack-objects` looks.
+            // Missing objects are with the server, where only `git unpack-objects` looks.
             words.extend(["-c", "fetch.unpackLimit=100000000"]);
         }
         words.extend(["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--refmap="]);

@@ -1,4 +1,4 @@
-//! A slot at a worker: it takes on the work that arrives, and offers what an attempt made of it.
+//! A slot at a worker: it takes on arriving work, and offers the result of an attempt.
 
 use std::{
     fmt,
@@ -43,7 +43,7 @@ pub struct WorkerSlot {
     lock: File,
     /// The work in it that the other side has; none before any has arrived for this token.
     known: Option<TravelingWork>,
-    /// What is to be fetched.
+    /// The work to fetch.
     pub(in crate::adapters::git::transfer) out: Option<WorkState>,
     /// The stale work that is fetched with it: the names of the folders of refs.
     stale: Vec<String>,
@@ -80,8 +80,7 @@ impl WorkerSlot {
         Ok(slot)
     }
 
-    /// Prepares a slot for the work of this token: what it contains is in the store then, and it is
-    /// clean.
+    /// Prepares a slot for the work of this token: saves its content in the store, and cleans it.
     ///
     /// # Errors
     /// Something in it cannot be kept; the error of `git`; I/O errors.
@@ -137,8 +136,8 @@ impl WorkerSlot {
         self.known.is_none()
     }
 
-    /// Brings the slot into the state of the work that has arrived for its token. What it contains, and
-    /// was not fetched, becomes stale.
+    /// Brings the slot into the state of the work that has arrived for its token. Unfetched work in
+    /// the slot becomes stale.
     ///
     /// # Errors
     /// Nothing has arrived; the error of `git`; I/O errors.
@@ -173,7 +172,7 @@ impl WorkerSlot {
         Ok(())
     }
 
-    /// The change of refs that notes what the other side has of this slot.
+    /// The ref change that notes the other side's state of this slot.
     fn noting(&self, store: &Repo, known: &mut TravelingWork) -> Result<String> {
         known.work.strays.sort();
         known.work.strays.dedup();
@@ -233,8 +232,8 @@ impl WorkerSlot {
         Ok(())
     }
 
-    /// Notes that the other side has what was offered. Without it, the work becomes stale when the slot
-    /// gets other work.
+    /// Notes that the other side has the offered work. Without it, the work becomes stale when the
+    /// slot gets other work.
     ///
     /// # Errors
     /// Nothing was offered; the error of `git`.
