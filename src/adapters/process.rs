@@ -5,10 +5,10 @@
 //!
 //! A guardian process runs between the runner and the agent: this program as `ralph __guard`.
 //!
-//! - its standard input is a pipe of which only the runner holds the other end: orders come through
-//!   it, and its end means that the runner is dead, in whatever way;
+//! - its standard input is a pipe whose other end only the runner holds: orders come through it,
+//!   and its end means that the runner is dead, for whatever reason;
 //! - its standard output is the runner's lock, so that no other run begins while it still cleans up;
-//! - its standard error is a pipe on which it tells the runner what happened.
+//! - its standard error is a pipe for its notices to the runner.
 
 mod agent;
 mod carried;
@@ -81,8 +81,7 @@ pub struct ProcessSpec {
     pub stderr: PathBuf,
 }
 
-/// The way to a process that runs somewhere else, behind a worker: `ralph __worker`, which a command
-/// starts there.
+/// The way to a process elsewhere, behind a worker: `ralph __worker`, which a command starts there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
     /// The name of the executor.
@@ -112,8 +111,8 @@ pub struct WorkTransfer {
     /// The command that sends the work in the slot here. Its standard input and output lead to git at
     /// the worker.
     pub send: Vec<String>,
-    /// The command that fetches the work of the worker into the slot, and says on its standard error
-    /// what a person must know about it.
+    /// The command that fetches the work of the worker into the slot, and prints notes for a person
+    /// about it on its standard error.
     pub fetch: Vec<String>,
 }
 
@@ -145,15 +144,15 @@ pub struct Closed {
     pub swept: Vec<String>,
     /// The number of those that did not die.
     pub immortal: usize,
-    /// What keeps any such agent from starting, if the agent did not start.
+    /// The fault that stops any such agent, if it did not start.
     pub fault: Option<StartFault>,
 }
 
-/// What keeps agents from starting, whatever their task is.
+/// A fault that stops agents from starting at any task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartFault {
-    /// The agent's program is missing where it was to run, or cannot be executed.
+    /// The agent's program is missing on its executor, or cannot be executed.
     Program,
     /// The executor cannot be used: its carrier or its `ralph` is missing or has another version.
     Executor,
@@ -252,8 +251,8 @@ mod tests {
             let program = dir.join("guardian");
             let text = dir.join("text");
             fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
-            // Written by another process: a thread that forks inherits what this one has open for
-            // writing, and then the file cannot be executed.
+            // Written by another process: a thread that forks inherits this one's writable files,
+            // and then the file cannot be executed.
             let mut install = std::process::Command::new("install");
             install.args(["-m", "755"]).args([&text, &program]);
             assert!(install.status().unwrap().success());

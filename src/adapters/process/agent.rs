@@ -109,7 +109,7 @@ impl AgentProcess {
     ///
     /// # Errors
     /// When the agent or its guardian cannot be started. `tell` is not called then. Nothing runs,
-    /// except what a guardian started that was killed before it could report it.
+    /// except processes of a guardian killed before it could report them.
     pub fn spawn(
         guardians: &GuardianProgram,
         spec: &GuardianSpec,
@@ -136,13 +136,12 @@ impl AgentProcess {
         let (process, mut orders, mut notices) = guardians.start()?;
         let guardian = process.identity.clone();
         crash::point("agent.guarded");
-        // A guardian that ends before it has read its orders is handled like one that ends
-        // afterwards.
+        // A guardian that ends before it has read its orders is handled as if it ended afterwards.
         let _ = send(&mut orders, spec);
         await_answer(notices.get_ref(), &guardian);
         let notice = loop {
             match next(&mut notices) {
-                // A quick agent prints before its guardian has told the start.
+                // A quick agent prints before its guardian reports the start.
                 Some(output @ GuardianNotice::Output { .. }) => tell(output),
                 notice => break notice,
             }
@@ -184,7 +183,7 @@ impl AgentProcess {
         }
     }
 
-    /// Kills a guardian that does not answer. What it guarded must be ended by other means.
+    /// Kills a guardian that does not answer. Its processes must be ended by other means.
     pub fn kill_guardian(&self) {
         if lock(&self.orders).is_some() {
             tree::kill(&self.guardian);
@@ -211,7 +210,7 @@ fn lock(orders: &OrderLine) -> MutexGuard<'_, Option<PipeWriter>> {
     orders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a guardian that told this first, and that may have been killed, has not started its agent.
+/// Why a guardian with this first notice, which may have been killed, has not started its agent.
 fn not_started(notice: Option<GuardianNotice>, is_killed: bool) -> NotStarted {
     match notice {
         Some(GuardianNotice::NotStarted { error, fault }) => match fault {
@@ -227,10 +226,10 @@ fn not_started(notice: Option<GuardianNotice>, is_killed: bool) -> NotStarted {
     }
 }
 
-/// Waits until a guardian has told something or has ended. One that does neither is killed.
+/// Waits for the first notice of a guardian or its end. Kills it if neither comes.
 fn await_answer(notices: &PipeReader, guardian: &Identity) {
     const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-    /// The time in which even a busy machine starts a process.
+    /// The time for even a busy machine to start a process.
     const LIMIT: Duration = Duration::from_secs(60);
     let began = Instant::now();
     loop {

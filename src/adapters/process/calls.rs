@@ -65,7 +65,7 @@ impl Foreground {
         Foreground::of(&command)
     }
 
-    /// Starts this program again, for the background. Returns what it writes to its standard output.
+    /// Starts this program again, for the background. Returns its standard output.
     ///
     /// # Errors
     /// When the system cannot create a process.
@@ -106,7 +106,7 @@ impl Foreground {
     }
 }
 
-/// What the standard output of a run in the background says once it has started.
+/// The standard output of a run in the background once it has started.
 pub const STARTED: &str = "started\n";
 
 /// Leaves the terminal: its signals do not reach this process any more.
@@ -175,7 +175,7 @@ fn captured(command: &duct::Expression, input: &str, limit: Duration) -> io::Res
     })
 }
 
-/// The programs that open an address, in the order in which they are tried.
+/// The programs that open an address, in the order of trial.
 const OPENERS: [&str; 3] = ["xdg-open", "open", "wslview"];
 
 /// Opens an address in the browser of the person, which outlives this process. Returns
@@ -200,7 +200,7 @@ const RESERVED: &[&str] = &[
 
 /// Returns why the shell does not accept a command; none if it does, or if there is no shell to ask.
 pub fn shell_fault(command: &str) -> Option<String> {
-    /// The time in which a busy machine reads a command.
+    /// The time for a busy machine to parse a command.
     const PATIENCE: Duration = Duration::from_secs(20);
     if is_plain(command) {
         return None;

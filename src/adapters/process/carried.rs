@@ -1,5 +1,5 @@
-//! A guardian whose agent is somewhere else: it starts the carrier, and passes on what the runner
-//! orders and what the worker tells.
+//! A guardian whose agent is elsewhere: it starts the carrier, and passes on the runner's orders
+//! and the worker's notices.
 //!
 //! The worker ends everything when the line ends, so a guardian that dies, is killed or gives up
 //! leaves nothing running. It does not believe that the agent is gone before the worker says so: if
@@ -43,7 +43,7 @@ use crate::core::{duration, verdict::Outcome};
 /// The number of pulses without a word of the worker after which it counts as lost.
 const SILENT_PULSES: u32 = 24;
 
-/// The time in which a worker ends everything it was told to kill. Less than the time after which
+/// The time for a worker to end everything it was ordered to kill. Less than the time after which
 /// the runner kills a guardian that does not answer.
 const KILL_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -55,7 +55,7 @@ pub(super) struct GuardedEnd {
     pub(super) cut_off: bool,
 }
 
-/// What a connection is for.
+/// A connection's purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionPurpose {
     /// The agent runs behind it.
@@ -71,7 +71,7 @@ enum ConnectionPurpose {
 enum CarriedStage {
     /// The worker has not answered.
     Reaching,
-    /// It gets what the agent needs.
+    /// It gets the agent's files.
     Sending,
     /// The agent runs.
     Running,
@@ -80,7 +80,7 @@ enum CarriedStage {
 }
 
 impl CarriedStage {
-    /// What a loss interrupted.
+    /// The interrupted step.
     fn lost(self) -> &'static str {
         match self {
             CarriedStage::Reaching => "the worker did not answer",
@@ -94,9 +94,9 @@ impl CarriedStage {
 /// Why a connection is over.
 #[derive(Debug)]
 enum CarriedEnd {
-    /// The worker has told everything.
+    /// The worker reported everything.
     Done,
-    /// The agent cannot run there, for this reason, and what keeps others from running as well.
+    /// The agent cannot run there, for this reason, and the fault that stops others as well.
     Impossible(String, Option<StartFault>),
     /// The connection was lost, for this reason.
     Lost(String),
@@ -104,7 +104,7 @@ enum CarriedEnd {
     Stopped(Outcome),
 }
 
-/// Guards an agent behind a carrier. Returns none if the carrier was not started, which is told.
+/// Guards an agent behind a carrier. Reports a carrier that does not start, and returns none.
 ///
 /// # Errors
 /// I/O errors.
@@ -128,7 +128,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
         end = CarriedEnd::Done;
     }
     let end = guard.ended(end);
-    // What still runs here only carried, and may hold up what follows.
+    // Processes left here only carried, and may hold up the rest.
     let (_, immortal) = tree::sweep();
     lock(&guard.arrivals).close();
     guard.streams.drain();
@@ -145,7 +145,7 @@ struct CarriedGuard<'a> {
     inbox: Receiver<CarriedMessage>,
     streams: Streams,
     arrivals: SharedArrivals,
-    /// Counts what arrives.
+    /// Counts arrivals.
     count: Arc<AtomicU64>,
     connection: Connection,
     /// The sign of life of the agent, where it needs one.
@@ -159,7 +159,7 @@ struct CarriedGuard<'a> {
     began: Instant,
     /// When the first worker answered.
     greeted_at: Option<Instant>,
-    /// How the agent ended, once the worker has told it.
+    /// How the agent ended, once reported.
     closed: Option<Closed>,
     /// How the carrier exited.
     exited: Option<Outcome>,
@@ -307,7 +307,7 @@ impl<'a> CarriedGuard<'a> {
                 self.connection.line.send(&ToWorker::Order(order));
                 return None;
             }
-            // Only what was running until now is ended.
+            // Only a running process is ended.
             ConnectionPurpose::Fetch if order != GuardianCommand::Kill => return None,
             ConnectionPurpose::Run | ConnectionPurpose::Fetch | ConnectionPurpose::Recover => {}
         }
@@ -369,7 +369,7 @@ impl<'a> CarriedGuard<'a> {
             FromWorker::Notice(GuardianNotice::News(news)) => match news {
                 ProcessNews::Closed(closed) => self.close(closed)?,
                 ProcessNews::Idle | ProcessNews::Left(_) => {
-                    // What it left running is judged by its report, which may be its last output.
+                    // Leftover processes are judged by its report, which may be its last output.
                     self.streams.settle();
                     tell_news(news)?;
                 }
@@ -424,7 +424,7 @@ impl<'a> CarriedGuard<'a> {
         if self.carrier.transfer.is_some() { tell_news(ProcessNews::Fetching) } else { Ok(()) }
     }
 
-    /// Tells the worker what it is for.
+    /// Sends the worker its purpose.
     fn begin(&self) {
         self.connection.line.send(&ToWorker::Begin(WorkerBegin {
             work: self.carrier.transfer.as_ref().map(|transfer| transfer.files.clone()),
@@ -435,7 +435,7 @@ impl<'a> CarriedGuard<'a> {
         }));
     }
 
-    /// Sends what the agent needs from a thread of its own, while orders are obeyed, and starts it.
+    /// Sends the agent's files from a thread of its own, while orders are handled, and starts it.
     fn start_agent(&self) {
         let files = lock(&self.arrivals).folder.as_mut().map(TaskFolder::news);
         for file in files.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! One connection to a worker: the command that carries it, what it is told, and what arrives.
+//! One connection to a worker: the command that carries it, and the messages both ways.
 
 use std::{
     fs::File,
@@ -39,7 +39,7 @@ const ERRORS: usize = 4 * 1024;
 /// behind, as the master of shared ssh connections, keeps it open.
 const ERRORS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a carried guardian reacts to.
+/// A message to a carried guardian.
 #[derive(Debug)]
 pub(super) enum CarriedMessage {
     /// An order of the runner.
@@ -50,12 +50,12 @@ pub(super) enum CarriedMessage {
     Heard(u32, CarrierNews),
 }
 
-/// What arrives on a connection.
+/// A message of a connection.
 #[derive(Debug)]
 pub(super) enum CarrierNews {
     /// A message of the worker that is neither output, nor a file, nor of git.
     Message(FromWorker),
-    /// The work in the slot has been sent, or what was to be sent cannot be, for this reason.
+    /// The work in the slot has been sent, or could not be, for this reason.
     Sent(Result<(), String>),
     /// The work of the worker was brought into the slot, or could not be, for this reason.
     Fetched(Result<(), String>),
@@ -65,7 +65,7 @@ pub(super) enum CarrierNews {
     Exited(Outcome),
 }
 
-/// What receives the bulk that arrives: output, files and what git says.
+/// The receiver of bulk data: output, files and git's data.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     /// None once nothing is accepted any more.
@@ -73,11 +73,11 @@ pub(super) struct Arrivals {
     pub(super) folder: Option<TaskFolder>,
     /// The commands that send and fetch the work.
     pub(super) transfer: Option<WorkTransfer>,
-    /// The one that talks with git at the worker.
+    /// The channel to git at the worker.
     pub(super) channel: Option<GitChannel>,
-    /// What has arrived of the output.
+    /// The received output.
     pub(super) arrived: ArrivedOutput,
-    /// Counts what has arrived, as a sign of life.
+    /// Counts arrivals, as a sign of life.
     pub(super) count: Arc<AtomicU64>,
     /// When something arrived last.
     pub(super) heard_at: Instant,
@@ -86,7 +86,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Adds a line to what the agent has printed on its standard error.
+    /// Adds a line to the agent's standard error.
     pub(super) fn say(&mut self, line: &str) {
         if let Some((_, stderr)) = &mut self.output {
             // The journal has the end of the attempt in any case.
@@ -108,7 +108,7 @@ pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Arrivals {
-    /// Takes what arrived, and returns what the guardian must know.
+    /// Takes a message, and returns the guardian's part of it.
     fn take(&mut self, message: FromWorker, replies: &Replies) -> Option<CarrierNews> {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.heard_at = Instant::now();
@@ -196,7 +196,7 @@ impl Arrivals {
     }
 }
 
-/// Where the answers to what arrives go.
+/// The destination of replies.
 #[derive(Clone, Debug)]
 struct Replies {
     number: u32,
@@ -218,13 +218,13 @@ pub(super) struct Connection {
     pub(super) line: LineWriter,
     errors: Arc<Mutex<Vec<u8>>>,
     /// Disconnected once all of `errors` has been read: the exit of the carrier may be known before
-    /// what it said.
+    /// its messages.
     errors_end: Receiver<()>,
 }
 
 impl Connection {
-    /// Starts the carrier in the folder of `spec`, with its environment, and threads that tell what
-    /// arrives, with this number.
+    /// Starts the carrier in the folder of `spec`, with its environment, and threads that report
+    /// messages, with this number.
     ///
     /// # Errors
     /// As for [`Process::spawn`].
@@ -263,8 +263,7 @@ impl Connection {
         Ok(Connection { process, line, errors, errors_end })
     }
 
-    /// The end of what the carrier printed on its standard error. Waits a moment for what is on the
-    /// way.
+    /// The end of the carrier's standard error. Waits a moment for pending bytes.
     pub(super) fn errors(&self) -> String {
         let _ = self.errors_end.recv_timeout(ERRORS_PATIENCE);
         String::from_utf8_lossy(&lock(&self.errors)).into_owned()
@@ -295,7 +294,7 @@ pub(super) fn connect(
     Connection::open(carrier, &spec, number, arrivals, outbox)
 }
 
-/// Reads what the worker says, to the end.
+/// Reads the worker's lines to the end.
 fn hear(answers: PipeReader, replies: &Replies) -> io::Result<()> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut answers = BufReader::with_capacity(64 * 1024, answers);
@@ -375,7 +374,7 @@ fn send_all(
     }
 }
 
-// A program whose standard input and output are at the other end of a line: git and what calls it.
+// A program whose standard input and output are at the other end of a line: git and its caller.
 
 /// The time for a program to end once its line is closed.
 const ENDING: Duration = Duration::from_secs(10);
@@ -388,8 +387,8 @@ pub(super) struct GitChannel {
 }
 
 impl GitChannel {
-    /// Starts a command. A thread passes its output to `send`, and its end to `ended`: what it has said
-    /// on its standard error, or why it failed.
+    /// Starts a command. A thread passes its output to `send`, and its end to `ended`: its standard
+    /// error, or why it failed.
     ///
     /// # Errors
     /// It cannot be started.
@@ -417,7 +416,7 @@ impl GitChannel {
         Ok(GitChannel { handle, input: Some(input) })
     }
 
-    /// Passes on what the other end says. How the program ends tells why it reads no more.
+    /// Passes on the other end's bytes. The program's exit explains why it stops reading.
     pub(super) fn take(&mut self, bytes: &Encoded) {
         if let (Some(input), Ok(bytes)) = (&mut self.input, bytes.bytes()) {
             let _ = input.write_all(&bytes);
@@ -431,7 +430,7 @@ impl GitChannel {
 }
 
 impl Drop for GitChannel {
-    /// Closes its input, at which git ends and removes what is incomplete.
+    /// Closes its input: git then ends and removes incomplete data.
     fn drop(&mut self) {
         self.input = None;
         if !matches!(self.handle.wait_timeout(ENDING), Ok(Some(_))) {
@@ -440,7 +439,7 @@ impl Drop for GitChannel {
     }
 }
 
-/// What a program has said whose standard error is captured.
+/// The captured standard error of a program.
 fn end_of(handle: &duct::Handle) -> Result<Vec<String>, String> {
     let output = handle.wait().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);

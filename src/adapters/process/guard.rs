@@ -90,13 +90,13 @@ impl Pulse {
     }
 }
 
-/// The interval between two checks of what the agent has left behind while it still runs.
+/// The interval between two checks of the agent's leftovers while it still runs.
 const TICK: Duration = Duration::from_secs(5);
 
-/// The time for processes of an agent that is over to end by themselves before anyone is told of them.
+/// The time for processes of an ended agent to end by themselves before they are reported.
 const ENDING: Duration = Duration::from_millis(200);
 
-/// The interval between two checks of what an agent that is over has left running.
+/// The interval between two checks for processes that an ended agent left running.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Guards one agent, from its orders on standard input to its end.
@@ -133,7 +133,7 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Guards an agent on this machine. Returns none if it was not started, which is told.
+/// Guards an agent on this machine. Returns none, and reports it, if not started.
 fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
     let mut pulse = Pulse::new();
@@ -168,7 +168,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
         }
     }
     crash::point("guard.ended");
-    // What it has left running is judged by its report, which may be its last output.
+    // Leftover processes are judged by its report, which may be its last output.
     streams.settle();
     guard.outlast()?;
     let cut_off = guard.cancelled || guard.fate == Some(GuardianFate::Abandoned);
@@ -193,12 +193,12 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     Ok(Some(GuardedEnd { closed, cut_off }))
 }
 
-/// What is done with the tree; a later value replaces an earlier one.
+/// The fate of the tree; a later value replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GuardianFate {
     /// It was asked to end.
     Asked,
-    /// What the agent left behind is spared.
+    /// The agent's leftovers are spared.
     Spared,
     /// It is being ended.
     Condemned,
@@ -239,7 +239,7 @@ impl Guard {
     }
 
     /// Waits until the processes that the agent left behind are over too. The runner decides how
-    /// long and whether at all, because it knows what was reported.
+    /// long and whether at all, because it knows the reports.
     fn outlast(&mut self) -> io::Result<()> {
         if self.fate.is_some() || tree::is_childless() {
             return Ok(());
@@ -345,7 +345,7 @@ impl ByteSink for OutputNotices {
             return Ok(());
         }
         if let Some(copy) = &mut self.copy {
-            // A copy that cannot be written is not complete, and the notice goes on.
+            // A copy that cannot be written is incomplete; the notice is still sent.
             let _ = copy.take(bytes);
         }
         tell(&GuardianNotice::Output { stream: self.name, bytes: Encoded::of(bytes) })

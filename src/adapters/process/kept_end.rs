@@ -1,7 +1,7 @@
 //! The end of an agent as its worker keeps it: how it ended, its output, and where its reports are.
 //!
 //! The guardian that started the worker may be lost before it has the work. A later one asks for
-//! that attempt, and then the worker tells this end as if the line had lasted.
+//! that attempt, and the worker reports this end as if the line had lasted.
 
 use std::{
     ffi::OsStr,
@@ -50,7 +50,7 @@ impl KeptEnd {
         &self.dir
     }
 
-    /// The file in which its guardian notes how it ended.
+    /// The file where its guardian notes how it ended.
     pub(super) fn exit(&self) -> PathBuf {
         self.dir.join("exit")
     }
@@ -64,8 +64,8 @@ impl KeptEnd {
         (!is_killed).then_some(exit.outcome)
     }
 
-    /// Tells the reports, the output that has not `arrived` on the other side, and how the agent
-    /// ended. Tells nothing of an agent that did not end by itself.
+    /// Sends the reports, the output that has not `arrived` on the other side, and how the agent
+    /// ended; nothing if the agent did not end by itself.
     ///
     /// # Errors
     /// I/O errors; the line was cut.
@@ -84,8 +84,8 @@ impl KeptEnd {
         Ok(())
     }
 
-    /// Tells the output of a stream after its first `arrived` bytes. Of a very long stream, only the
-    /// first part is kept byte for byte.
+    /// Sends the output of a stream after its first `arrived` bytes. Only the first part of a very
+    /// long stream is kept byte for byte.
     fn tell_output(&self, line: &LineWriter, stream: OutputName, arrived: u64) -> io::Result<()> {
         let Ok(mut file) = regular_file::open(&self.dir.join(stream.file_name())) else {
             return Ok(());
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::adapters::process::protocol::TaskFileContent;
 
-    /// What is told of an end of which these bytes of the standard output have arrived.
+    /// The messages about an end when these bytes of the standard output have arrived.
     fn told(kept: &KeptEnd, stdout: u64) -> Vec<FromWorker> {
         let (reader, writer) = io::pipe().unwrap();
         let line = LineWriter::start(writer).unwrap();

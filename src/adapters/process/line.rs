@@ -1,7 +1,7 @@
 //! A line between two processes: messages in both directions, in bounded memory.
 //!
-//! A thread writes what is put into a [`LineWriter`]. Messages that are few never wait, so that an
-//! order or a notice cannot be held up by a peer that does not read; bulk waits for room.
+//! A thread writes the messages of a [`LineWriter`]. Rare messages never wait, so that a peer that
+//! does not read cannot delay an order or a notice; bulk waits for room.
 
 use std::{
     collections::VecDeque,
@@ -93,7 +93,7 @@ impl LineWriter {
         Ok(LineWriter { queue })
     }
 
-    /// Sends a message without waiting. One that is sent after the end is dropped.
+    /// Sends a message without waiting. Drops it after the end.
     pub(super) fn send(&self, message: &impl Serialize) {
         if let Ok(line) = line_of(message) {
             self.put(self.queue.lock(), line);
@@ -145,7 +145,7 @@ impl LineWriter {
         self.queue.changed.notify_all();
     }
 
-    /// Closes the line. What is not written is dropped.
+    /// Closes the line. Unwritten messages are dropped.
     pub(super) fn cut(&self) {
         self.queue.lock().cut = true;
         self.queue.changed.notify_all();

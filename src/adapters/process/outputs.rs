@@ -149,8 +149,7 @@ impl Readers {
         }
     }
 
-    /// Whether each output has a reader. One that was started while the processes were listed is in no
-    /// list yet.
+    /// Whether each output has a reader. A reader started during the listing is in no list yet.
     fn is_whole(&self) -> bool {
         self.outputs.is_subset(&self.read)
     }

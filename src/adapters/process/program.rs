@@ -1,4 +1,4 @@
-//! The program of a command line: finding it, and what keeps it from being executed.
+//! The program of a command line: finding it, and obstacles to its execution.
 
 use std::{
     env,
@@ -77,7 +77,7 @@ pub fn absolute(program: &str, dir: &Path) -> String {
         return program.to_owned();
     }
     let joined: PathBuf = dir.join(program).components().collect();
-    // The last component stays as it is: some programs are links and act on their name.
+    // The last component is kept: some programs are links and act on their name.
     let parent = joined.parent().and_then(|parent| parent.canonicalize().ok());
     let resolved = parent.zip(joined.file_name()).map(|(parent, name)| parent.join(name));
     let path = resolved.unwrap_or(joined).into_os_string();
@@ -167,7 +167,7 @@ fn check_interpreter(
     locate(named, dir, search).map_or_else(refuse, |_| Ok(()))
 }
 
-/// Returns what follows `#!` in the first line of a script.
+/// Returns the text after `#!` in a script's first line.
 fn first_line(file: &Path) -> Option<String> {
     /// Linux reads this much of a script.
     const BOUND: u64 = 256;

@@ -1,7 +1,7 @@
-//! What runner, guardian and worker tell each other: lines of JSON.
+//! The messages of runner, guardian and worker: lines of JSON.
 //!
 //! The runner sends its guardian a [`GuardianSpec`] and [`GuardianCommand`]s, and gets
-//! [`GuardianNotice`]s. A guardian whose agent is somewhere else passes both on: as [`ToWorker`] to the
+//! [`GuardianNotice`]s. A guardian whose agent is elsewhere passes both on: as [`ToWorker`] to the
 //! worker there, and from it as [`FromWorker`].
 
 use std::{
@@ -29,14 +29,13 @@ pub(super) const CHUNK: usize = 48 * 1024;
 /// The most bytes of a file in the folder of a task that are sent.
 pub(super) const LARGEST_FILE: u64 = 1 << 20;
 
-/// The longest line that is read: a file of a task, with what is around it.
+/// The longest line that is read: a task file in its message.
 pub(super) const LONGEST_LINE: usize = 4 << 20;
 
 /// The interval at which both sides show that they are there.
 pub(super) const PULSE: Duration = Duration::from_secs(5);
 
-/// What a guardian is told first: the agent, and how it is guarded. The first line on its standard
-/// input.
+/// The setup of a guardian: the agent, and how it is guarded. The first line on its standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GuardianSpec {
     /// The agent.
@@ -53,16 +52,16 @@ pub struct GuardianSpec {
     /// Whether the agent prints on a terminal of its own.
     #[serde(default)]
     pub terminal: bool,
-    /// The way to the agent, if it runs somewhere else.
+    /// The way to the agent, if it runs elsewhere.
     pub carrier: Option<Carrier>,
-    /// What happens to the output.
+    /// The route of the output.
     pub output: OutputRoute,
     /// The file to remove once everything has ended.
     pub sign: Option<PathBuf>,
 }
 
 impl GuardianSpec {
-    /// A process here of which nothing is kept, such as a hook. No other process has `record` open.
+    /// A process here without kept files, such as a hook. No other process has `record` open.
     pub fn new(spec: ProcessSpec, record: PathBuf) -> GuardianSpec {
         GuardianSpec {
             spec,
@@ -84,7 +83,7 @@ pub fn sent_sign(exit: &Path) -> PathBuf {
     exit.with_extension("sent")
 }
 
-/// What a guardian does with the output of its agent.
+/// The route of the output of a guardian's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputRoute {
@@ -133,7 +132,7 @@ pub enum GuardianNotice {
     NotStarted {
         /// The reason.
         error: String,
-        /// What keeps any such agent from starting.
+        /// The fault that stops any such agent.
         fault: Option<StartFault>,
     },
     /// A part of the output.
@@ -226,7 +225,7 @@ impl fmt::Debug for Encoded {
 pub(super) enum ToWorker {
     /// The first line.
     Begin(WorkerBegin),
-    /// What git here says to git there.
+    /// Data from git here to git there.
     Git(Encoded),
     /// Git here says no more.
     GitEnd {},
@@ -234,8 +233,8 @@ pub(super) enum ToWorker {
     File(TaskFile),
     /// A part of the prompt.
     Prompt(Encoded),
-    /// The process to start. Its files have the names that they have here, and only tell whether they
-    /// differ; its folder is used if no files are sent; its end is kept if that is kept here.
+    /// The process to start. Its files have the names that they have here, and only show whether
+    /// they differ; its folder is used if no files are sent; its end is kept if that is kept here.
     Start(Box<GuardianSpec>),
     /// An order of the runner.
     Order(GuardianCommand),
@@ -245,20 +244,20 @@ pub(super) enum ToWorker {
     Pulse {},
 }
 
-/// What a worker must know before anything else. Fields of other versions are ignored, so that every
-/// worker can say which version it is.
+/// The first facts for a worker. Fields of other versions are ignored, so that every worker can say
+/// which version it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkerBegin {
-    /// What the worker needs to bring its files into the state of those here; none if it has the
-    /// same files.
+    /// The worker's input to bring its files into the state of those here; none if it has the same
+    /// files.
     pub work: Option<WorkerFiles>,
     /// Whether only work is fetched that a lost worker did not send.
     pub fetch: bool,
-    /// Whether the end of the agent is told as well, if that has ended by itself: not when the lost
-    /// process is another one of its attempt.
+    /// Whether to report the end of the agent too, if it ended by itself: not when the lost process
+    /// is another one of its attempt.
     pub end: bool,
-    /// What has arrived of the output of that agent.
+    /// The received part of that agent's output.
     pub arrived: ArrivedOutput,
     /// The sign of life of the process, to be removed if it is not started.
     pub sign: Option<PathBuf>,
@@ -274,12 +273,12 @@ pub struct WorkerFiles {
     /// The folder for repositories there: by default `.cache/ralph`; a path from the home folder if
     /// it is not absolute.
     pub dir: Option<String>,
-    /// What the work of this attempt is recognized by: a worker that comes back with the work of
-    /// another attempt has another one.
+    /// The identity of this attempt's work: a worker that comes back with the work of another
+    /// attempt has another one.
     pub token: String,
     /// Whether the ids of its commits are those of SHA-256.
     pub is_sha256: bool,
-    /// Whether an earlier worker of this attempt has run its setup: what that left must be there.
+    /// Whether an earlier worker of this attempt has run its setup: its result must be there.
     pub is_set_up: bool,
 }
 
@@ -289,7 +288,7 @@ pub struct WorkerFiles {
 pub(super) enum FromWorker {
     /// The first line.
     Hello(WorkerHello),
-    /// The worker cannot do what it was told, for this reason; it ends.
+    /// The worker cannot carry out its order, for this reason; it ends.
     Refused {
         /// The reason.
         error: String,
@@ -303,13 +302,13 @@ pub(super) enum FromWorker {
     Takes {},
     /// Git there waits for its work to be fetched.
     Offers {},
-    /// What git there says to git here.
+    /// Data from git there to git here.
     Git(Encoded),
     /// Git there says no more.
     GitEnd {},
     /// It waits for the process to start.
     Ready {},
-    /// What the guardian there tells.
+    /// A notice of its guardian.
     Notice(GuardianNotice),
     /// A file in the folder of the task has changed.
     File(TaskFile),
@@ -339,11 +338,11 @@ pub(super) struct WorkerHello {
 pub(super) struct TaskFile {
     /// Its name.
     pub(super) name: String,
-    /// What it is now.
+    /// Its content.
     pub(super) content: TaskFileContent,
 }
 
-/// What a file in the folder of a task contains.
+/// The content of a file in a task's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskFileContent {

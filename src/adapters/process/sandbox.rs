@@ -41,7 +41,7 @@ use crate::regular_file;
 use access::{AccessRules, PathAccess};
 use agent_settings::AgentSettings;
 
-/// The standard input of a process that keeps the pipe of the one that starts it.
+/// The standard input of a process that keeps its parent's pipe.
 pub const INHERITED: &str = "/dev/stdin";
 
 /// The words of [`enter`] before the reason why it found no program.
@@ -93,14 +93,14 @@ impl SandboxPaths {
     }
 }
 
-/// What works on this machine.
+/// The machine's sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSupport {
     /// Bubblewrap or Landlock.
     pub engine: SandboxEngine,
     /// Its version.
     pub version: String,
-    /// What it does not hold, one sentence each.
+    /// Its gaps, one sentence each.
     pub gaps: Vec<String>,
     /// The program, if it is one.
     program: PathBuf,
@@ -111,7 +111,7 @@ pub struct SandboxSupport {
 }
 
 impl SandboxSupport {
-    /// What it does not hold, in one sentence for each start of a run; `gaps` has everything.
+    /// Its gaps in one sentence, for each start of a run; `gaps` has all.
     pub fn warning(&self) -> Option<String> {
         (self.engine == SandboxEngine::Landlock).then(|| {
             format!("the sandbox of {self} does not hold everything: {}", landlock::AGENT_SETTINGS)
@@ -136,16 +136,16 @@ struct EntrySpec {
     stdin: PathBuf,
     /// The record of the attempt, which every process of the attempt has open.
     record: PathBuf,
-    /// What Landlock allows; none if mounts do that.
+    /// The Landlock rules; none if mounts do that.
     rules: Option<AccessRules>,
     /// Whether signals and abstract sockets stay inside.
     scopes: bool,
 }
 
-/// Returns what makes a sandbox on this machine: tries it, once per process.
+/// Returns the sandbox support of this machine: tries it, once per process.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// A missing part, and how to get it.
 pub fn support(engine: SandboxEngine) -> Result<SandboxSupport, String> {
     static BUBBLEWRAP: OnceLock<Result<SandboxSupport, String>> = OnceLock::new();
     static LANDLOCK: OnceLock<Result<SandboxSupport, String>> = OnceLock::new();
@@ -160,10 +160,10 @@ pub fn support(engine: SandboxEngine) -> Result<SandboxSupport, String> {
     }
 }
 
-/// Checks that this machine has what a sandbox with these settings needs, whatever runs in it.
+/// Checks that this machine supports a sandbox with these settings, whatever runs in it.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// A missing part, and how to get it.
 pub fn check(settings: &SandboxSettings) -> Result<(), String> {
     match support(settings.engine)?.engine {
         SandboxEngine::Landlock => landlock::must_close(settings),
@@ -174,7 +174,7 @@ pub fn check(settings: &SandboxSettings) -> Result<(), String> {
 /// Checks that the settings of an agent can be protected from its attempts.
 ///
 /// # Errors
-/// One of them is a link; what to do.
+/// One of them is a link; the fix.
 pub fn check_agent(settings: &SandboxSettings, agent: Option<&str>) -> Result<(), String> {
     if support(settings.engine)?.engine == SandboxEngine::Landlock {
         return Ok(());
@@ -203,7 +203,7 @@ fn check_links(
 /// Returns the process inside a sandbox with these settings.
 ///
 /// # Errors
-/// What cannot be held here, and what to do.
+/// The unenforceable part, and the fix.
 pub fn confined(
     spec: ProcessSpec,
     settings: &SandboxSettings,
@@ -366,8 +366,8 @@ pub fn missing_program(last_line: &str) -> Option<String> {
     last_line.split_once(MISSING).map(|(_, why)| format!("in the sandbox, {why}"))
 }
 
-/// Closes what this process inherited, except standard input, output and error: all that stays open
-/// when it becomes another program.
+/// Closes inherited files, except standard input, output and error: all that stays open when it
+/// becomes another program.
 #[cfg(target_os = "linux")]
 fn close_inherited() -> io::Result<()> {
     let open = fs::read_dir("/proc/self/fd")?.flatten();

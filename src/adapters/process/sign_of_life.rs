@@ -1,9 +1,9 @@
 //! The signs of processes that run behind a carrier with the very files that are here: one file each.
 //!
-//! The guardian here makes a sign before the worker may start the process. It is removed once everything
-//! has ended: there by the guardian of the process, also when the line was cut, or by the worker if that
-//! guardian was killed, if they see the folder; otherwise by the guardian here, which hears it. So where an attempt has no sign, nothing of it runs. Where it has one, only the engine
-//! knows.
+//! The guardian here makes a sign before the worker may start the process. It is removed once
+//! everything has ended: there by the guardian of the process, also when the line was cut, or by
+//! the worker if that guardian was killed, if they see the folder; otherwise by the guardian here,
+//! once notified. Without a sign, nothing of an attempt runs. With one, only the engine knows.
 
 use std::{
     fs::{self, File},
@@ -63,7 +63,7 @@ impl SignsOfLife {
         false
     }
 
-    /// Removes the signs of an attempt of which nothing runs any more.
+    /// Removes the signs of an attempt whose processes have all ended.
     pub fn remove(&self) {
         keep(&self.folder, |mark| mark != self.mark);
     }
@@ -73,7 +73,7 @@ impl SignsOfLife {
     }
 }
 
-/// Removes the signs in a folder that belong to attempts of which nothing needs to be known any more.
+/// Removes the signs in a folder, except those of attempts that `is_kept` selects.
 pub fn keep(folder: &Path, is_kept: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

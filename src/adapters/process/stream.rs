@@ -1,6 +1,6 @@
 //! The streams of a process, with secrets removed, stored in bounded space: the first part, the
-//! last part, and a mark for what was dropped between them. The streams of a process somewhere else
-//! are passed on instead.
+//! last part, and a mark for the dropped part between them. The streams of a process elsewhere are
+//! passed on instead.
 //!
 //! Streams are always drained, however much is printed: an agent must not block on its own output.
 //! The last part is kept in two files that alternate, so that neither memory nor disk use grows. The
@@ -42,7 +42,7 @@ const PIPE: usize = 256 * 1024;
 /// The time limit for the end of a stream once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The interval between two looks at what is still in the pipes.
+/// The interval between two checks for bytes left in the pipes.
 const SETTLE: Duration = Duration::from_millis(1);
 
 /// The streams of one process on their way to its files.
@@ -53,7 +53,7 @@ pub(super) struct Streams {
     drained: Receiver<()>,
 }
 
-/// What receives the bytes of a stream.
+/// A receiver of the bytes of a stream.
 pub(super) trait ByteSink: Send + fmt::Debug {
     /// Takes the next bytes.
     ///
@@ -73,9 +73,9 @@ pub(super) trait ByteSink: Send + fmt::Debug {
 type Shared = Arc<Mutex<Option<OutputStream>>>;
 
 impl Streams {
-    /// Opens the files of `spec` and drains into them what is written to the two pipes, its
-    /// standard output and standard error; or to one `terminal` for both. Bytes are added to `taken` as they arrive; what
-    /// `secrets` finds is not written.
+    /// Opens the files of `spec` and drains two pipes into them, its standard output and standard
+    /// error; or one `terminal` for both. Counts bytes in `taken` as they arrive, and redacts
+    /// with `secrets`.
     ///
     /// # Errors
     /// I/O errors.
@@ -173,7 +173,7 @@ fn terminal() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((shown.into(), printed.into()))
 }
 
-/// Drains a stream to its end. What cannot be written is dropped.
+/// Drains a stream to its end. Unwritable bytes are dropped.
 fn take_all(shared: &Shared, mut reader: &PipeReader, taken: &AtomicU64) {
     let mut block = vec![0; 64 * 1024];
     loop {
@@ -209,8 +209,8 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Option<OutputStream>> {
 #[derive(Debug)]
 struct OutputStream {
     sink: Box<dyn ByteSink>,
-    /// Holds back what may be the beginning of a secret until that is known, however long the
-    /// stream is silent.
+    /// Holds back the possible beginning of a secret until that is known, however long the stream
+    /// is silent.
     secrets: Redactor,
     /// A buffer that is reused.
     clean: Vec<u8>,

@@ -15,7 +15,7 @@ use crate::{core::loop_paths::REPORTS, regular_file};
 #[derive(Debug)]
 pub(super) struct TaskFolder {
     dir: PathBuf,
-    /// What both sides know of each file.
+    /// Each file's state on both sides.
     known: BTreeMap<String, KnownFile>,
 }
 
@@ -29,7 +29,7 @@ struct KnownFile {
 type FileStamp = Option<(u64, u64, i64, i64)>;
 
 impl TaskFolder {
-    /// A folder of which the other side knows nothing.
+    /// A folder unknown to the other side.
     pub(super) fn new(dir: &Path) -> TaskFolder {
         TaskFolder { dir: dir.to_owned(), known: BTreeMap::new() }
     }
@@ -55,19 +55,19 @@ impl TaskFolder {
         news
     }
 
-    /// Brings all files into the state that they have on the other side, which has sent those that it
-    /// has. What an earlier attempt left here in their place is removed as far as possible.
+    /// Brings all files into the state that they have on the other side, which has sent those that
+    /// it has. Leftovers of an earlier attempt in their place are removed as far as possible.
     pub(super) fn replace(&mut self, files: &[TaskFile]) {
         for name in REPORTS {
             let absent = || TaskFile { name: name.to_owned(), content: TaskFileContent::Absent };
             let sent = files.iter().find(|file| file.name == name).cloned();
-            // What stays is news for the other side.
+            // Leftovers are new to the other side.
             let _ = self.store(&sent.unwrap_or_else(absent));
         }
     }
 
     /// Brings a file into the state that it has on the other side. Text that the other side has
-    /// added is added here, to keep what was written here meanwhile.
+    /// added is appended here, to keep text written here meanwhile.
     ///
     /// # Errors
     /// I/O errors; a name that is not one of a report.

@@ -8,7 +8,7 @@ use std::{
 
 use super::ProcessSpec;
 
-/// The variable with the folder of the task, in which an agent reports.
+/// The variable with the folder of the task, where an agent reports.
 pub(super) const TASK_DIR: &str = "RALPH_TASK_DIR";
 
 /// The variables whose value is that folder.
@@ -43,8 +43,8 @@ pub(super) fn process(
     }
 }
 
-/// Returns a process in a slot that is shared with this machine. It reports in its slot: one that is
-/// lost may go on, and must not report for the next attempt at its task, which has another slot.
+/// Returns a process in a slot shared with this machine. It reports in its slot: a lost process may
+/// continue, and must not report for the next attempt at its task, which has another slot.
 fn reporting_in_slot(mut spec: ProcessSpec) -> ProcessSpec {
     if let Some(folder) = task_folder(&spec, &spec.dir) {
         for (_, value) in spec.env.iter_mut().filter(|(name, _)| TASK_FOLDER.contains(&&**name)) {
@@ -107,8 +107,8 @@ pub(super) fn task_folder(spec: &ProcessSpec, slot: &Path) -> Option<PathBuf> {
     rest.iter().all(is_name).then(|| slot.join(rest.iter().collect::<PathBuf>()))
 }
 
-/// The file of a slot that a path means which has another root: the one that has the most names in
-/// common with it.
+/// The file of a slot that a path with another root means: the one that shares the most names with
+/// it.
 fn in_slot(path: &str, slot: &Path) -> Option<String> {
     let names = Path::new(path).components().filter(|part| matches!(part, Component::Normal(_)));
     let names: Vec<Component<'_>> = names.collect();

@@ -134,7 +134,7 @@ pub(super) fn processes() -> Vec<u32> {
 /// processes become its children; running guardians and their descendants are left alone. Returns
 /// the processes that were killed, and the number of those that did not die in time.
 pub fn sweep() -> (Vec<Member>, usize) {
-    /// A process in an uninterruptible wait does not die at once; one that never does is reported.
+    /// A process in an uninterruptible wait does not die at once; a survivor is reported.
     const PATIENCE: Duration = Duration::from_secs(10);
     /// While a spared child stays, the system does not report that there is no other child; so this
     /// many reads in a row must find none.
@@ -252,10 +252,10 @@ pub(super) fn reap_orphans(agent: u32) {
     }
 }
 
-/// Ends every process of an attempt, wherever it is, for use when the guardian is gone. Such a
-/// process has an entry in its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or has the attempt's
-/// record open, which an agent's children inherit and `env -i` does not close. A command that is
-/// not an agent has only the open record.
+/// Ends every process of an attempt, wherever it is, for use when the guardian is gone. Each has an
+/// entry in its environment, as `RALPH_ATTEMPT_ID=r1.a.2`, or has the attempt's record open, which
+/// an agent's children inherit and `env -i` does not close. A command that is not an agent has only
+/// the open record.
 pub fn kill_marked(entry: Option<&str>, record: &Path) -> Vec<Member> {
     const PATIENCE: Duration = Duration::from_secs(10);
     /// A process that replaces itself by a new one again and again may be missed by a single read,
@@ -328,8 +328,8 @@ pub(super) fn ticks_of_tree(ancestor: u32, but: Option<u32>) -> u64 {
     members.filter(|stat| Some(stat.group) != but).map(|stat| stat.ticks).sum()
 }
 
-/// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process
-/// is the one that was checked.
+/// Sends a signal. The descriptor is taken before `ours` is called, so that the signaled process is
+/// the checked one.
 #[cfg(target_os = "linux")]
 pub(super) fn signal_if(pid: u32, signal: Signal, ours: impl Fn() -> bool) -> bool {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};

@@ -40,7 +40,7 @@ pub use super::{
 };
 use crate::core::executor::ExecutorFault;
 
-/// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
+/// The messages that wait to be handled: a worker that unpacks slowly must not store more.
 const WAITING: usize = 32;
 
 /// The interval between two looks at the files of the task.
@@ -50,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// machine may have vanished without closing it.
 const SILENT_PULSES: u32 = 60;
 
-/// The time for the guardian here to end everything once it was told to kill.
+/// The time for the guardian here to end everything after an order to kill.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time to tell the guardian why nothing can be done.
@@ -59,7 +59,7 @@ const LAST_WORD: Duration = Duration::from_secs(10);
 /// The file in the folder of a worker that its processes have open.
 const RECORD: &str = "record";
 
-/// What a worker reacts to.
+/// A message to a worker.
 enum WorkerMessage {
     /// A message of the guardian that started the carrier.
     Heard(ToWorker),
@@ -78,7 +78,7 @@ pub struct WorkerPlace<'a> {
     pub slot: Option<&'a Path>,
     /// A folder of the worker's own, which exists.
     pub folder: &'a Path,
-    /// What the guardian holds open until everything has ended: the lock of the slot.
+    /// The lock of the slot, which the guardian holds until everything has ended.
     pub lock: &'a File,
     /// Where the end of an agent is kept, in case that the guardian is lost before it has the work.
     pub end: Option<&'a KeptEnd>,
@@ -145,9 +145,9 @@ impl Worker {
         Ok((Worker { line, inbox, outbox, sign: begin.sign.clone() }, begin))
     }
 
-    /// Returns what ends everything that this worker has started, as the end of its line does. A
-    /// cluster that ends a job tells all its processes to terminate first: the guardian here dies of
-    /// it, and only the worker can still end children that do not.
+    /// Returns a callback that ends everything this worker started, like the end of its line. A
+    /// cluster that ends a job first terminates all its processes: the guardian here dies of it,
+    /// and only the worker can still end children that do not.
     pub fn ender(&self) -> impl Fn() + Send + 'static {
         let (line, outbox) = (self.line.clone(), self.outbox.clone());
         move || {
@@ -157,13 +157,13 @@ impl Worker {
         }
     }
 
-    /// Tells why nothing can be done, whether that is a slot which an agent has broken, and whether no
-    /// later worker can do it either.
+    /// Reports why nothing can be done, whether an agent has broken the slot, and whether no later
+    /// worker can help.
     pub fn refuse(&self, error: &str, is_broken: bool, lasts: bool) {
         self.line.send(&FromWorker::Refused { error: error.to_owned(), is_broken, lasts });
     }
 
-    /// Waits until everything is told or the line is cut.
+    /// Waits until all is sent or the line is cut.
     pub fn finish(self) {
         self.line.finish();
         self.line.flush(LAST_WORD);
@@ -210,7 +210,7 @@ impl Worker {
         }
     }
 
-    /// Tells the end of an agent whose guardian was lost, if it had ended by itself.
+    /// Sends the end of an agent whose guardian was lost, if it had ended by itself.
     ///
     /// # Errors
     /// I/O errors; the line was cut.
@@ -218,7 +218,7 @@ impl Worker {
         end.tell(&self.line, arrived)
     }
 
-    /// Tells that nothing follows.
+    /// Reports that it is done.
     pub fn done(&self) {
         self.line.send(&FromWorker::Done {});
     }
@@ -285,7 +285,7 @@ impl Worker {
                 let _ = over.send(WorkerMessage::Over(closed));
             }
             notice => {
-                // What it left running is judged by its reports.
+                // Leftover processes are judged by its reports.
                 report(&line, &reports);
                 line.send(&FromWorker::Notice(notice));
             }
@@ -308,7 +308,7 @@ impl Worker {
         self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
         let (mut closed, is_cut) = self.watch(&agent, &folder)?;
         if closed.outcome.is_none() {
-            // Ends what a killed guardian could not.
+            // Ends a killed guardian's processes.
             let mut killed = tree::kill_marked(None, &record);
             let (swept, immortal) = tree::sweep();
             killed.extend(swept);
@@ -318,7 +318,7 @@ impl Worker {
                 sign_of_life::remove(self.sign.as_deref());
             }
         }
-        // Nothing that is to be ended has it open.
+        // No process to end has it open.
         let _ = fs::remove_file(record);
         report(&self.line, &folder);
         self.tell(GuardianNotice::News(ProcessNews::Closed(closed)));
@@ -370,7 +370,7 @@ impl Worker {
                 }
             }
             if Instant::now() >= due {
-                // Counted and not measured: a worker that was stopped for a while hears first.
+                // Counted and not measured: a worker that was stopped for a while reads first.
                 (silent, due) = (silent + 1, Instant::now() + PULSE);
             }
             if silent >= SILENT_PULSES && cut_at.is_none() {
@@ -421,8 +421,8 @@ fn report(line: &LineWriter, folder: &Mutex<Option<TaskFolder>>) {
     }
 }
 
-/// Ends what a worker and its guardian left running that were both killed, in a folder of theirs
-/// that no other worker uses.
+/// Ends the leftover processes of a killed worker and its killed guardian, in their own folder,
+/// which no other worker uses.
 pub fn end_orphans(folder: &Path) {
     let record = folder.join(RECORD);
     if record.exists() {

@@ -24,15 +24,15 @@ const QUIET_PULSES: u32 = 3;
 /// The number of pulses without an answer after which a worker that was started counts as away.
 const UNANSWERED_PULSES: u32 = 6;
 
-/// The time in which a lost worker is reached again whose agent had not ended.
+/// The time limit for reconnecting to a lost worker whose agent had not ended.
 const REACH_AGAIN: Duration = Duration::from_secs(30);
 
-/// The time in which a worker that answers must be able to tell the end of an agent whose guardian was
-/// lost: an earlier worker there may have the slot until it has noticed the silence of its line.
+/// The time limit for a worker that answers to report the end of an agent whose guardian was lost:
+/// an earlier worker there may have the slot until it notices the silence of its line.
 const LEAVES_SLOT: Duration = Duration::from_secs(6 * 60);
 
 impl CarriedGuard<'_> {
-    /// The reason for a loss, with what the carrier said.
+    /// The reason for a loss, with the carrier's message.
     pub(super) fn loss(&self, fault: Option<&str>) -> String {
         let mut why = self.stage.lost().to_owned();
         if let Some(fault) = fault {
@@ -76,8 +76,8 @@ impl CarriedGuard<'_> {
         Some((ContainerFault::of(Some(exit_code), &self.connection.errors())?, image))
     }
 
-    /// Tells the runner whether the worker is heard, which has said nothing for this number of
-    /// pulses. One that has not answered may be on its way for a while.
+    /// Reports contact with the worker, silent for this number of pulses, to the runner. Before its
+    /// first answer, it may be on its way for a while.
     pub(super) fn tell_contact(&mut self, silent: u32) -> io::Result<()> {
         let is_running = self.purpose == ConnectionPurpose::Run;
         let has_answered = self.stage > CarriedStage::Reaching;
@@ -114,8 +114,8 @@ impl CarriedGuard<'_> {
         is_fetched && self.carrier.transfer.is_some()
     }
 
-    /// What it means that a worker cannot go on: once the agent has ended, that its work cannot be
-    /// sent, which says nothing about what the agent did, unless that has broken its slot.
+    /// The end for a worker that cannot continue. Once the agent has ended, its work cannot be
+    /// sent: no fault of the agent, unless it has broken its slot.
     pub(super) fn refused(&self, error: String, is_broken: bool) -> CarriedEnd {
         if self.closed.is_none() {
             return CarriedEnd::Impossible(error, self.missed());
@@ -128,7 +128,7 @@ impl CarriedGuard<'_> {
         CarriedEnd::Lost(error)
     }
 
-    /// What it means that an agent could not be started by a worker that answers.
+    /// The fault if a worker that answers could not start the agent.
     pub(super) fn missed(&self) -> Option<StartFault> {
         (self.purpose == ConnectionPurpose::Run).then_some(StartFault::Refused)
     }
@@ -180,7 +180,7 @@ impl CarriedGuard<'_> {
                 CarriedEnd::Done => return Ok(true),
                 CarriedEnd::Stopped(_) => return Ok(false),
                 CarriedEnd::Impossible(_, Some(_)) if self.recovers() => return Ok(false),
-                // The worker may still be ending what the lost one guarded.
+                // The worker may still be ending the lost one's processes.
                 CarriedEnd::Impossible(..) | CarriedEnd::Lost(_) => {}
             }
         }

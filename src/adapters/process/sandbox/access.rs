@@ -1,4 +1,4 @@
-//! What a sandbox may see and change: rules for paths, of which the longest one that fits counts.
+//! The access of a sandbox: rules for paths, where the longest match applies.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ impl PathAccess {
     }
 }
 
-/// The rules, by canonical paths. What no rule names can be read.
+/// The rules, by canonical paths. Other paths can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AccessRules {
     rules: BTreeMap<PathBuf, PathAccess>,
@@ -99,8 +99,8 @@ impl AccessRules {
         Ok(rules)
     }
 
-    /// Sets the rule of a path. One that does not exist has none, and neither has one that leads
-    /// through a link that an earlier process of the sandbox may have made.
+    /// Sets the rule of a path, unless the path does not exist or leads through a link that an
+    /// earlier process of the sandbox may have made.
     fn set(&mut self, path: &Path, access: PathAccess) {
         if access != PathAccess::Hidden && !self.is_trusted(path) {
             return;
@@ -112,7 +112,7 @@ impl AccessRules {
         }
     }
 
-    /// Hides a file or folder, if there is one that can be reached.
+    /// Hides a file or folder, if it exists and can be reached.
     ///
     /// # Errors
     /// It is there and cannot be hidden.
@@ -135,7 +135,7 @@ impl AccessRules {
         Ok(())
     }
 
-    /// Makes the home folder a private one with what is shown in it.
+    /// Makes the home folder private, except for its shown paths.
     fn show_home(&mut self, home: &Path, environment: &BTreeMap<String, String>) {
         for ShownPath { folder, path, left_out } in shown_paths(home, environment) {
             let Some(left_out) = left_out else {
@@ -193,7 +193,7 @@ impl AccessRules {
         self.set(folder, PathAccess::Writable);
     }
 
-    /// Takes a path off the list of what is hidden.
+    /// Removes a path from the hidden ones.
     fn show(&mut self, path: &Path) {
         let Some(path) = fs::canonicalize(path).ok().filter(|_| self.is_trusted(path)) else {
             return;
@@ -229,7 +229,7 @@ impl AccessRules {
         for own in folders.own {
             let path = at_home(own.trim_end_matches('/'), home);
             if own.ends_with('/') && !path.exists() {
-                // The agent says what it lacks.
+                // The agent reports errors.
                 let _ = fs::create_dir_all(&path);
             }
             self.set(&path, PathAccess::Anchored);
@@ -244,7 +244,7 @@ impl AccessRules {
         }
     }
 
-    /// Allows changes in the worktree, except of what git and `ralph` read as settings.
+    /// Allows changes in the worktree, except of the settings of git and `ralph`.
     fn allow_worktree(&mut self, paths: &SandboxPaths) -> Result<(), String> {
         let top = &paths.worktree;
         self.set(top, PathAccess::Anchored);
@@ -309,7 +309,7 @@ impl AccessRules {
         fs::canonicalize(folder).is_ok_and(|folder| self.of_path(&folder).writes())
     }
 
-    /// The rules that change something, parents before what they contain.
+    /// The rules that change something, parents before their contents.
     pub(super) fn steps(&self) -> impl Iterator<Item = (&Path, PathAccess)> {
         self.rules.iter().filter_map(|(path, access)| {
             let above = path.parent().map_or(PathAccess::ReadOnly, |above| self.of_path(above));
@@ -319,7 +319,7 @@ impl AccessRules {
         })
     }
 
-    /// The rules for what is in a folder.
+    /// The rules inside a folder.
     pub(super) fn below(&self, folder: &Path) -> impl Iterator<Item = (&Path, PathAccess)> {
         let inside = self
             .rules
@@ -335,7 +335,7 @@ fn is_around(path: &Path, home: &Path) -> bool {
         .is_ok_and(|path| fs::canonicalize(home).is_ok_and(|it| it.starts_with(path)))
 }
 
-/// Whether the list of what can be changed names this path itself.
+/// Whether the list of changeable paths names this path itself.
 pub(super) fn is_listed(list: &[String], path: &Path, home: &Path) -> bool {
     list.iter().any(|listed| at_home(listed.trim_end_matches('/'), home) == path)
 }

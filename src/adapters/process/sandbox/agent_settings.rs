@@ -1,5 +1,5 @@
-//! The settings of an agent in its own folder, which an attempt must neither change nor create: what
-//! is there is read-only, and what is not gets an empty, read-only place.
+//! The settings of an agent in its own folder, which an attempt must neither change nor create:
+//! existing ones are read-only, missing ones get an empty, read-only place.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct AgentSettings {
     /// The files and folders that an attempt must not change.
     pub(super) guarded: Vec<PathBuf>,
-    /// The files of which it gets a copy.
+    /// The files that it gets copies of.
     pub(super) copied: Vec<PathBuf>,
     /// The files and folders that are created if they are missing, with their content; none for a
     /// folder.
@@ -29,7 +29,7 @@ pub(super) struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// Returns those of an agent; none of one that is not known.
+    /// Returns those of an agent; none for an unknown agent.
     pub(super) fn of(
         agent: Option<&str>,
         home: &Path,
@@ -76,8 +76,8 @@ impl AgentSettings {
         self.guarded.dedup();
     }
 
-    /// The links among what an attempt must not change: a mount leads to what is behind a link, and
-    /// an attempt could put something else in its place.
+    /// The links among the protected paths: a mount applies to a link's target, and an attempt
+    /// could replace the link.
     pub(super) fn links(&self) -> impl Iterator<Item = &Path> {
         let is_link = |path: &&PathBuf| {
             fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_symlink())
@@ -85,7 +85,7 @@ impl AgentSettings {
         self.guarded.iter().filter(is_link).map(PathBuf::as_path)
     }
 
-    /// Creates what is missing, so that a mount can cover it.
+    /// Creates missing files, so that a mount can cover them.
     ///
     /// # Errors
     /// Errors of the disk, unless an attempt cannot create it either.
@@ -106,7 +106,7 @@ impl AgentSettings {
         Ok(())
     }
 
-    /// Copies what an attempt gets a copy of into `folder`. Returns each copy with its original.
+    /// Copies the `copied` files into `folder`. Returns each copy with its original.
     ///
     /// # Errors
     /// Errors of the disk.

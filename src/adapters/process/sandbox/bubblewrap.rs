@@ -25,7 +25,7 @@ const BASE: &[&str] = &[
     "--die-with-parent",
 ];
 
-/// The root of the file system, and what must not be that of the machine.
+/// The root of the file system, and the parts replaced in it.
 const ROOT: &[&str] = &["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"];
 
 /// The parts of `/proc` with which root changes the machine. Bubblewrap covers some of them itself.
@@ -35,7 +35,7 @@ const PARTS_OF_PROC: &str =
 /// From version 0.8.
 const NO_NAMESPACES: &str = "--disable-userns";
 
-/// The time in which a busy machine makes a sandbox.
+/// The time for a busy machine to make a sandbox.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Tries it.
@@ -96,7 +96,7 @@ fn call(program: &Path, arguments: &[&str]) -> Result<String, String> {
     Err(first.to_owned())
 }
 
-/// What keeps a system from making user namespaces, and the remedy.
+/// The obstacle to user namespaces, and the remedy.
 fn hint() -> &'static str {
     let is = |name: &str, value: &str| {
         fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|text| text.trim() == value)

@@ -18,10 +18,10 @@ use crate::core::executor::{Network, SandboxEngine, SandboxSettings};
 /// The first version of Landlock that keeps signals and abstract sockets inside.
 pub(super) const SCOPES: u32 = 6;
 
-/// The first one that has rules for sockets with a path.
+/// The first version with rules for sockets with a path.
 const SOCKETS: u32 = 9;
 
-/// What governs later runs of the agent, outside of every sandbox.
+/// The gap for later runs of the agent, outside every sandbox.
 pub(super) const AGENT_SETTINGS: &str = "the settings of the agent in its own folder can be changed and created: \
     hooks, MCP servers, instructions, skills and plugins, which your next start of the agent obeys";
 
@@ -40,7 +40,7 @@ const DEVICES: &[&str] = &[
 /// Tries it.
 ///
 /// # Errors
-/// The kernel does not have it, or has one that holds too little.
+/// The kernel lacks it, or its version restricts too little.
 pub(super) fn probe() -> Result<SandboxSupport, String> {
     let abi = abi();
     if abi < SCOPES {
@@ -77,10 +77,10 @@ pub(super) fn probe() -> Result<SandboxSupport, String> {
     })
 }
 
-/// Refuses what Landlock cannot hold.
+/// Refuses unenforceable settings.
 ///
 /// # Errors
-/// What it is, and what to do.
+/// The problem and its fix.
 pub(super) fn must_hold(
     settings: &SandboxSettings,
     paths: &SandboxPaths,
@@ -117,7 +117,7 @@ pub(super) fn must_hold(
 /// Checks that Landlock can close the network as these settings say.
 ///
 /// # Errors
-/// It cannot, and what to do.
+/// It cannot, and the fix.
 pub(super) fn must_close(settings: &SandboxSettings) -> Result<(), String> {
     match settings.network {
         Network::Off => refuse("`network: off`, because its rules are only about TCP"),
@@ -169,7 +169,7 @@ pub(super) fn make_scratch(record: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// What is allowed: each path with everything in it.
+/// The allowed paths, each with everything in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AllowedPaths {
     read: Vec<PathBuf>,
@@ -180,7 +180,7 @@ impl AllowedPaths {
     fn of(rules: &AccessRules) -> AllowedPaths {
         let mut allowed = AllowedPaths::default();
         allowed.read_all_in(rules, Path::new("/"));
-        // Not what is in another one: a process of the sandbox can put a link in its place.
+        // Not a path in another one: a process of the sandbox can put a link in its place.
         let is_in_another =
             |path: &Path| path.parent().is_some_and(|above| rules.of_path(above).writes());
         let written = rules.steps();
@@ -190,7 +190,7 @@ impl AllowedPaths {
         allowed
     }
 
-    /// Allows to read a path, except what is hidden in it.
+    /// Allows reading a path, except its hidden contents.
     fn read_all_in(&mut self, rules: &AccessRules, path: &Path) {
         let closed = |access| matches!(access, PathAccess::Hidden | PathAccess::Private);
         let is_dev = path == Path::new("/dev");
@@ -210,7 +210,7 @@ impl AllowedPaths {
             return;
         }
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            // A link is as open as what it leads to.
+            // A link is as open as its target.
             if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
                 self.read_all_in(rules, &entry.path());
             }
@@ -248,7 +248,7 @@ mod kernel {
         tried.join().ok().flatten().unwrap_or(0)
     }
 
-    /// Restricts this thread and what it executes.
+    /// Restricts this thread and its children.
     ///
     /// # Errors
     /// A message for a person.
@@ -269,8 +269,8 @@ mod kernel {
         Ok(())
     }
 
-    /// Drops what root may do in addition to the owner of a file: with it, a device or a module of
-    /// the kernel leads around every rule. Another user has none of it.
+    /// Drops root's rights beyond a file owner's: with them, a device or a module of the kernel
+    /// leads around every rule. Another user has none of them.
     fn drop_capabilities() -> Result<(), String> {
         for number in 0..64 {
             let one = CapabilitySet::from_bits_retain(1 << number);
@@ -300,7 +300,7 @@ mod kernel {
         Ok(created.restrict_self()?.ruleset)
     }
 
-    /// Allows this access; what is gone meanwhile is left out.
+    /// Allows this access; skips paths that are gone.
     fn allow(
         mut created: RulesetCreated,
         paths: &[PathBuf],
