@@ -43,14 +43,14 @@ impl OutputTail {
         OutputTail { path, offset: 0 }
     }
 
-    /// Passes on what was added since the last call, in blocks, and returns whether there was
-    /// anything. A read error counts as no new data.
+    /// Passes on the bytes added since the last call, in blocks; false if there were none. A read
+    /// error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
         if let Ok(found) = fs::metadata(&self.path) {
             if found.len() == self.offset {
                 return false;
             }
-            // Of long output the middle is dropped; what comes next is appended to the rest.
+            // Of long output the middle is dropped; new output is appended to the rest.
             self.offset = self.offset.min(found.len());
         }
         let begin = self.offset;
@@ -77,7 +77,7 @@ impl OutputTail {
 /// The output of an agent, parsed while the agent runs.
 pub struct Follow {
     tail: OutputTail,
-    /// None for plain text, of which only the last line matters.
+    /// None for plain text: only its last line matters.
     transcript: Option<TranscriptReader>,
     /// The last line of plain text, with the length and the time of the file that had it.
     last: Option<(u64, SystemTime, Option<String>)>,
@@ -90,7 +90,7 @@ impl Follow {
         Follow { tail: OutputTail::new(path), transcript, last: None }
     }
 
-    /// Reads what was added. Returns the transcript so far; none for plain text.
+    /// Reads the new output. Returns the transcript so far; none for plain text.
     pub fn look(&mut self) -> Option<&AgentTranscript> {
         let transcript = self.transcript.as_mut()?;
         self.tail.read(|bytes| transcript.push(bytes));
@@ -103,7 +103,7 @@ impl Follow {
         self.transcript.is_some() && length(&self.tail.path) != self.tail.offset
     }
 
-    /// What it has used so far, as far as that has been read.
+    /// The usage read so far.
     pub fn usage(&self) -> Option<&Usage> {
         self.transcript.as_ref().map(|transcript| &transcript.transcript().usage)
     }

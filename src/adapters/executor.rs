@@ -1,7 +1,7 @@
-//! Questions to executors outside of an attempt: what became of a job, which containers are left,
-//! whether a host has this program.
+//! Questions to executors outside of an attempt: the fate of a job, leftover containers, whether a
+//! host has this program.
 //!
-//! Every question has a limit. One that is not answered says nothing about what runs there.
+//! Every question has a limit. Silence says nothing about the processes there.
 
 pub mod container;
 pub mod slurm;
@@ -41,7 +41,7 @@ impl ProgramAnswer {
         self.code == Some(0)
     }
 
-    /// What it said last.
+    /// Its last message.
     fn why(&self) -> String {
         let said = [&self.errors, &self.output];
         let line = said.iter().find_map(|text| {

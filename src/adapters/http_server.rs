@@ -1,5 +1,5 @@
-//! An HTTP/1.1 server with routes of plain functions, and event streams. It does not know what the
-//! routes mean.
+//! An HTTP/1.1 server with routes of plain functions, and event streams. It does not interpret the
+//! routes.
 //!
 //! The number of connections, the sizes of requests and all waiting are bounded (see
 //! `connections`), so that idle, slow and hostile clients cost little and do not block others.
@@ -81,7 +81,7 @@ pub struct HttpRequest {
 pub enum HttpCaller {
     /// It has shown that it may come in.
     Known,
-    /// It asks for what needs no proof.
+    /// Its request needs no proof.
     Unknown,
 }
 
@@ -177,7 +177,7 @@ impl HttpRequest {
         all.next().filter(|_| all.next().is_none())?.to_str().ok()
     }
 
-    /// Whether there is such a header.
+    /// Whether it has this header.
     pub fn has_header(&self, name: &str) -> bool {
         self.headers.contains_key(name)
     }

@@ -19,8 +19,8 @@ use crate::{
     crash, regular_file,
 };
 
-/// The size of the end of the file in which the last complete record is searched for; records are a
-/// few hundred bytes long.
+/// The size of the tail of the file searched for the last complete record; records are a few
+/// hundred bytes long.
 const TAIL: u64 = 256 * 1024;
 
 /// The journal of one repository.
@@ -43,7 +43,7 @@ pub struct JournalPosition {
     seq: u64,
 }
 
-/// What reading found apart from known records.
+/// The lines that are not known records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedLines {
     /// Lines that are not records.
@@ -286,7 +286,7 @@ impl Journal {
 }
 
 impl JournalPosition {
-    /// Whether the line before the mark is still the one that was read.
+    /// Whether the line before the mark is unchanged.
     fn holds(&self, file: &File, inode: u64, length: u64) -> io::Result<bool> {
         if self.offset == 0 || self.inode != inode || length < self.offset {
             return Ok(false);

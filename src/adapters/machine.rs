@@ -1,4 +1,4 @@
-//! What the system tells: its clocks, the free space of its disks, and random numbers.
+//! System facts: clocks, free disk space, and random numbers.
 //!
 //! Limits are measured with `Instant`, which stops while the machine sleeps and never jumps. The
 //! clocks only detect sleep.
@@ -111,7 +111,7 @@ pub fn token() -> io::Result<String> {
 /// How long the program may take to say that it holds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What such a program runs: it says that it holds, and ends with its standard input, whose other end
+/// The program's command: it reports the hold, and ends with its standard input, whose other end
 /// only this process has.
 const HOLD: &str = "echo held; exec cat > /dev/null";
 

@@ -1,5 +1,5 @@
 //! A server of the Model Context Protocol on standard input and output, with tools and resources of
-//! plain functions. It does not know what they mean. The only user of `rmcp`.
+//! plain functions. It does not interpret them. The only user of `rmcp`.
 
 use std::{io, sync::Arc};
 
@@ -28,7 +28,7 @@ const MEDIA_TYPE: &str = "application/json";
 pub struct McpTool {
     /// The name.
     pub name: String,
-    /// What it does.
+    /// Its purpose.
     pub description: String,
     /// The JSON schema of its arguments.
     pub schema: Map<String, Value>,
@@ -45,7 +45,7 @@ pub struct McpTool {
 pub struct McpResource {
     /// The address; with a part in braces, for many resources.
     pub uri: String,
-    /// What it has.
+    /// Its content.
     pub description: String,
 }
 
@@ -65,7 +65,7 @@ type ReadResource = Box<dyn Fn(&str) -> Option<McpAnswer> + Send + Sync>;
 
 /// A server with its tools and resources.
 pub struct McpServer {
-    /// What a client tells its agent about all of it.
+    /// The server's instructions for the agent.
     pub instructions: String,
     /// The tools.
     pub tools: Vec<McpTool>,

@@ -7,7 +7,7 @@ pub use sd_notify::NotifyState;
 /// them.
 pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// Tells the manager, if there is one. A manager that gets no message acts as it is configured to.
+/// Notifies the manager, if there is one. Without a message, it acts as configured.
 pub fn tell(state: NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }

@@ -43,7 +43,7 @@ pub fn end_by(signal: i32) {
     let _ = emulate_default_handler(signal);
 }
 
-/// What is called with the number of each signal.
+/// The callback for the number of each signal.
 type SignalCallback = Box<dyn Fn(i32) + Send>;
 
 static CALLBACK: Mutex<Option<SignalCallback>> = Mutex::new(None);

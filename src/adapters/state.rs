@@ -131,7 +131,7 @@ impl StateFolder {
         }
     }
 
-    /// The sandbox in which attempts have worked.
+    /// The sandbox of earlier attempts.
     pub fn noted_sandbox(&self) -> Option<String> {
         regular_file::read_to_string(&self.dir.join(SANDBOX)).ok()
     }
@@ -335,8 +335,8 @@ impl StateFolder {
         Ok(self.attempt(name).with_extension("scratch"))
     }
 
-    /// Keeps a copy of the graph as it is now, so that a good version exists if the file is
-    /// damaged. Never synced.
+    /// Keeps a copy of the current graph, so that a good version exists if the file is damaged.
+    /// Never synced.
     ///
     /// # Errors
     /// I/O errors.

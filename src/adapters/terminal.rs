@@ -30,7 +30,7 @@ pub enum Style {
     Faint,
 }
 
-/// Applies styles to text, or leaves the text as it is.
+/// Applies styles to text, or leaves it unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Paint {
     color: bool,
@@ -101,7 +101,7 @@ fn is_cut_in_code(text: &str) -> bool {
     text.rsplit('`').next().is_some_and(|rest| rest.contains('…'))
 }
 
-/// The signs of lines, which say what kind of news a line is.
+/// The signs of lines, one per kind of message.
 const SIGNS: &str = "✓✗?!+-";
 
 /// Where the sign at the beginning of a text ends; 0 if it has none.
@@ -303,7 +303,7 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// The text of the next bytes, as far as it is known.
+    /// The complete text of the next bytes.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let rest = self.held.split_off(self.held.len() - open_end(&self.held));
@@ -408,8 +408,8 @@ pub fn table<const N: usize>(
 /// has at least.
 const CELL: usize = 16;
 
-/// A table of this width. What is too long in the widest column but the last is left out in the middle: an
-/// id is known by its ends, and what is behind it says more.
+/// A table of this width. Long cells of the widest column but the last lose their middle: an id is
+/// known by its ends, and later columns say more.
 fn table_within<const N: usize>(
     screen: usize,
     head: [&str; N],
@@ -440,7 +440,7 @@ fn table_within<const N: usize>(
     text
 }
 
-/// A text without what is too long in its middle.
+/// A text shortened in the middle.
 fn without_middle(text: &str, most: usize) -> String {
     let head = fit(text, most.div_ceil(2));
     let starts = text.char_indices().map(|(at, _)| at);

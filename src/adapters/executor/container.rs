@@ -24,7 +24,7 @@ const REMOVAL_PAUSES: [Duration; 5] = [
     Duration::from_millis(1600),
 ];
 
-/// Returns the engine of these settings, or the one that is installed.
+/// Returns the engine of these settings, or an installed one.
 ///
 /// # Errors
 /// There is none, or it cannot be used.
@@ -75,7 +75,7 @@ fn own_ids() -> ContainerUser {
     }
 }
 
-/// Returns what an engine says.
+/// Returns an engine's output.
 fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, ContainerFault> {
     let argv = [vec![name.to_owned()], words(arguments)].concat();
     let answer = ask(&argv, LIMIT).map_err(|error| match error.kind() {
@@ -91,7 +91,7 @@ fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, Conta
     Err(fault.unwrap_or_else(|| ContainerFault::Other(answer.why())))
 }
 
-/// Kills and removes what is left of an attempt's container. Returns whether there was one.
+/// Kills and removes the remains of an attempt's container. Returns whether there was one.
 ///
 /// A container whose `run` or monitor was killed a moment ago may be refused at first: the engine
 /// still holds it, or has not noticed its end. It is asked again for a few seconds.
@@ -123,7 +123,7 @@ pub fn remove(engine: &ContainerEngine, mark: &str) -> Result<bool, ContainerFau
 /// Whether an attempt has a container, running or not.
 ///
 /// # Errors
-/// The engine does not tell.
+/// It does not answer.
 pub fn is_there(engine: &ContainerEngine, mark: &str) -> Result<bool, ContainerFault> {
     let filter = format!("--filter=label=ralph={mark}");
     let listed = say(&engine.program, ["ps", "--all", "--quiet", &filter])?;

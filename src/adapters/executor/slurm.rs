@@ -1,4 +1,4 @@
-//! A Slurm cluster: what became of a job, and its end. Needs no accounting.
+//! A Slurm cluster: the fate of a job, and its end. Needs no accounting.
 
 use std::{
     env, thread,
@@ -25,7 +25,7 @@ pub fn look(settings: &SlurmSettings, mark: &str) -> JobState {
     }
 }
 
-/// Returns how the cluster finds the processes of a job. If it does not tell, it may find only some.
+/// Returns how the cluster finds the processes of a job. Without an answer, it may find only some.
 pub fn tracking(settings: &SlurmSettings) -> JobTracking {
     let mut argv = words(["scontrol", "show", "config"]);
     argv.extend(cluster(settings));
@@ -35,8 +35,7 @@ pub fn tracking(settings: &SlurmSettings) -> JobTracking {
     }
 }
 
-/// Cancels every job of an attempt, also one that still waits. That they have ended is only known
-/// once [`look`] proves it.
+/// Cancels every job of an attempt, pending ones too. Only [`look`] proves that they have ended.
 ///
 /// # Errors
 /// The cluster did not take the order.
@@ -71,8 +70,7 @@ pub fn cancel_left(settings: &SlurmSettings, run_id: &str, open: &[String]) -> R
     marks.filter(is_left).try_for_each(|mark| cancel(settings, mark))
 }
 
-/// The time for a cluster to note the end of a job whose `srun` has ended, and that of one that was
-/// canceled.
+/// The time for a cluster to record the end of a job whose `srun` has ended, or a cancellation.
 const NOTED: Duration = Duration::from_secs(5);
 /// The time between two questions about it.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -84,7 +82,7 @@ pub fn end(settings: &SlurmSettings, mark: &str) -> (JobState, bool) {
         let began = Instant::now();
         loop {
             let state = look(settings, mark);
-            // A cluster tells it as running while it ends its processes.
+            // Slurm reports `running` while it ends the processes.
             if !matches!(state, JobState::Running { .. }) || began.elapsed() >= NOTED {
                 return state;
             }
@@ -97,10 +95,10 @@ pub fn end(settings: &SlurmSettings, mark: &str) -> (JobState, bool) {
         return (state, true);
     }
     let _ = cancel(settings, mark);
-    // The cluster has canceled nothing, or what it had not started.
+    // The cluster has canceled nothing, or an unstarted job.
     let is_certain = match &state {
         JobState::Absent | JobState::Pending { .. } => true,
-        // It does not know what goes on there, whatever it says.
+        // The cluster does not know the processes there.
         JobState::Ended(_) => false,
         JobState::Running { .. } | JobState::Unknown(_) => is_proof(&noted()),
     };

@@ -29,7 +29,7 @@ const GREETING: usize = 1000;
 /// Checks that `ssh` reaches the host and may log in.
 ///
 /// # Errors
-/// What `ssh` says.
+/// `ssh`'s message.
 pub fn reach(settings: &SshSettings) -> Result<(), String> {
     let host = &settings.host;
     let answer = super::ask(&ssh_command(settings, "exit 0")?, REACH);
@@ -47,7 +47,7 @@ pub fn reach(settings: &SshSettings) -> Result<(), String> {
 /// there.
 ///
 /// # Errors
-/// The message says what failed, on which side.
+/// The message names the failure and its side.
 pub fn send_program(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault> {
     let host = &settings.host;
     send(settings, program).map_err(|fault| ExecutorFault {
@@ -97,7 +97,7 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault>
         Some(HostAnswer::Has(path) | HostAnswer::Wants(path)) if code == Some(0) => Ok(path),
         _ => {
             let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-            // What a host says itself is wrong with it.
+            // The host's own fault report.
             let why = last.unwrap_or("the connection ended early").to_owned();
             let is_its = last.is_some() && code.is_some_and(|code| code != NOT_CONNECTED);
             let lasts = is_its && !why.contains("No space left");

@@ -43,7 +43,7 @@ const HEADERS: usize = 64;
 /// The pause when a connection cannot be accepted, for example without file handles.
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
-/// What requests know about their connection.
+/// Connection facts for its requests.
 #[derive(Clone, Debug)]
 pub(super) struct ClientConnection {
     /// Whether its client is known.
@@ -56,7 +56,7 @@ struct OpenConnection {
     task: JoinHandle<()>,
 }
 
-/// Answers the connections of `listener` with `router`, for as long as it is polled.
+/// Answers the connections of `listener` with `router`, while it is polled.
 pub(super) async fn accept(listener: TcpListener, router: Router, keep_alive: bool) {
     let Ok(listener) = net::TcpListener::from_std(listener) else {
         return;
@@ -103,7 +103,7 @@ async fn answer(stream: TcpStream, client: ClientConnection, router: Router, kee
         .await;
 }
 
-/// A stream that ends if its client does not take what is sent.
+/// A stream that ends if its client does not read.
 struct PatientStream {
     stream: TcpStream,
     /// When the write that is pending fails.

@@ -1,4 +1,4 @@
-//! What shows that nothing of a history snapshot has changed.
+//! The checksum of a history snapshot.
 
 use std::io::{self, Write};
 
