@@ -2,10 +2,10 @@
 //!
 //! One thread receives every message from one channel: a process ended, a signal arrived, time
 //! passed. `core::run` decides what to do and returns commands. The loop hands each command to the
-//! owner that carries it out, and turns the answer into the next input. Owners never call each other:
-//! what one needs of another is an argument, and what it has found out are `Facts`, which the loop
-//! journals. Owners make no policy decisions, but for the reasons to stop at a refused review or a
-//! failed hook.
+//! owner that carries it out, and turns the answer into the next input. Owners never call each
+//! other: input from another is an argument, and findings are `Facts`, which the loop journals.
+//! Owners make no policy decisions, but for the reasons to stop at a refused review or a failed
+//! hook.
 
 mod agents;
 mod attempts;
@@ -191,7 +191,7 @@ impl Runner {
     }
 
     /// Runs until there is a reason to stop. Calls `told` at the start, when a request to stop ends
-    /// what git does for it.
+    /// its git commands.
     ///
     /// # Errors
     /// Any error that prevents the run from continuing. The end of the run is recorded if possible.

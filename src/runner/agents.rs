@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Checks what a run needs to start: its agents, its commands, tmux, and a branch with a commit.
+/// Checks a run's requirements: its agents, its commands, tmux, and a branch with a commit.
 ///
 /// # Errors
 /// One of these is missing.
@@ -49,8 +49,8 @@ pub fn check_start(
     if policy.is_isolated() { target_of(workspace).map(drop) } else { Ok(()) }
 }
 
-/// Checks that all agents of a run can be started, and that its executors are known. What is not on
-/// this machine cannot be seen.
+/// Checks that all agents of a run can be started, and that its executors are known. Other machines
+/// cannot be checked.
 fn check_agents(
     policy: &Policy,
     graph: &TaskGraph,
@@ -91,7 +91,7 @@ fn check_agents(
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 
-/// What a person does not expect of the reviews of a run.
+/// A gap in the reviews of a run.
 pub struct ReviewGap {
     /// The gap in words.
     pub text: String,
@@ -99,8 +99,7 @@ pub struct ReviewGap {
     pub exit: Option<Exit>,
 }
 
-/// Returns what a person does not expect of the reviews of a run: that some work gets none, or one by its
-/// author.
+/// Returns the gap in a run's reviews: work without one, or with one by its author.
 pub fn review_gap(
     policy: &Policy,
     tasks: &[Task],
@@ -137,7 +136,7 @@ pub fn review_gap(
     Some(ReviewGap { text, exit: None })
 }
 
-/// Checks that attempts have slots in which proofs can be made, where these are required.
+/// Checks that attempts have slots for proofs, where these are required.
 fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
     let proof = &workspace.config.proof;
     let needs = |task: &&Task| {
@@ -156,7 +155,7 @@ fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Re
 /// Checks that the shell accepts the commands of the settings and of the tasks of a run.
 ///
 /// # Errors
-/// One that it does not.
+/// A rejected command.
 pub fn check_commands(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
     let admits = |number: &usize| policy.filter.admits(graph.task(*number));
     let of_task = || {
@@ -252,7 +251,7 @@ fn agents_of<'a>(policy: &'a Policy, tasks: Vec<&'a Task>) -> Vec<(&'a AgentComm
     found
 }
 
-/// Checks that an agent can be started; `hint` says what else the user can do.
+/// Checks that an agent can be started; `hint` names the alternative.
 ///
 /// # Errors
 /// The agent cannot be started.

@@ -128,8 +128,8 @@ impl RunAttempts {
         Ok(())
     }
 
-    /// Removes the guardian from the record of an attempt whose process has ended: from now on, what
-    /// runs below it may be of another attempt.
+    /// Removes the guardian from the record of an attempt whose process has ended: from now on, its
+    /// children may be of another attempt.
     pub(super) fn forget_guardian(&mut self, cx: &RunContext, id: &AttemptId) -> Result<()> {
         let Some(record) = self.records.get_mut(id).filter(|it| it.guardian.is_some()) else {
             return Ok(());
@@ -171,8 +171,8 @@ impl RunAttempts {
         })
     }
 
-    /// Records what an attempt left. A run that was killed later may have verified, which leaves files
-    /// as well.
+    /// Records an attempt's leftovers. A run killed later may have verified, which leaves files as
+    /// well.
     pub(super) fn record_left(
         &mut self,
         cx: &RunContext,
@@ -232,13 +232,13 @@ impl RunAttempts {
     }
 }
 
-/// What the next attempt at a task is made of.
+/// The parts of the next attempt at a task.
 pub(super) struct NextAttempt<'a> {
     pub(super) graph: &'a GraphFile,
     pub(super) history: &'a History,
     pub(super) run_id: &'a str,
     pub(super) call: Option<AgentCommand>,
-    /// The folder in which it reports.
+    /// The folder for its reports.
     pub(super) folder: String,
     /// Its executor.
     pub(super) run_on: String,
@@ -337,7 +337,7 @@ pub(super) fn open_attempt(
     }
 }
 
-/// What the limits of the run and of the task leave for an open attempt, in US dollars.
+/// The rest of the run's and task's limits for an open attempt, in US dollars.
 pub(super) fn cost_left(
     cx: &RunContext,
     history: &History,
@@ -348,7 +348,7 @@ pub(super) fn cost_left(
     run.into_iter().chain(task_cost_left(history, graph, &id.task_id)).reduce(f64::min)
 }
 
-/// What the limit of a task leaves for its open attempt, in US dollars; none without a limit.
+/// The rest of a task's limit for its open attempt, in US dollars; none without a limit.
 pub(super) fn task_cost_left(history: &History, graph: &TaskGraph, id: &TaskId) -> Option<f64> {
     let limit = graph.number(id).and_then(|number| graph.task(number).max_cost)?;
     Some(limit - history.of(id).spend.assumed_cost())

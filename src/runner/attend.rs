@@ -41,8 +41,8 @@ use crate::{
     regular_file,
 };
 
-/// Waits while git cannot read the repository, because a person is at work on its settings or rights. What
-/// an attempt has damaged does not mend itself, so the wait is short.
+/// Waits while git cannot read the repository, because a person is at work on its settings or
+/// rights. Damage by an attempt does not mend itself, so the wait is short.
 pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
     /// The time between two looks.
     const LOOK: Duration = Duration::from_millis(200);
@@ -77,8 +77,8 @@ pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a person has done to the repository and explains that a run cannot go on, with the remedy;
-/// otherwise the error.
+/// Returns the change by a person to the repository that explains why a run cannot go on, with the
+/// remedy; otherwise the error.
 pub(super) fn explained(core: &RunCore, error: Error) -> Error {
     if let Err(moved) = core.journal.check_repository() {
         return moved;
@@ -101,7 +101,7 @@ pub(super) fn explained(core: &RunCore, error: Error) -> Error {
     }
 }
 
-/// Whether a file has what git needs in HEAD.
+/// Whether a file is a valid HEAD for git.
 fn is_a_head(file: &Path) -> bool {
     let text = regular_file::read_to_string(file).unwrap_or_default();
     let text = text.trim();
@@ -201,8 +201,8 @@ impl Runner {
     }
 }
 
-// What a running run receives: messages of its threads, signals, and records that `ralph pause`,
-// `resume` and `stop` write to the journal. `core::run` decides what follows.
+// The inputs of a running run: messages of its threads, signals, and records that `ralph pause`,
+// `resume` and `stop` write to the journal. `core::run` decides the reaction.
 
 /// The interval for checking the length of the journal for requests, and the files for reports.
 const LOOK: Duration = Duration::from_secs(1);
@@ -282,7 +282,7 @@ impl Inbox {
     }
 }
 
-/// Says that no run starts in a pause, and what to do.
+/// Says that no run starts in a pause, and the remedy.
 pub(super) fn paused(workspace: &Workspace, newest: &RunHistory) -> String {
     let name = workspace.place.name().cloned();
     let starts = if name.is_some() { "ralph loop" } else { "ralph run" };

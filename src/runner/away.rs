@@ -86,8 +86,8 @@ impl RunAway {
         None
     }
 
-    /// Takes what an engine says about a process into account. Returns why a process of the attempt may
-    /// still work in its slot.
+    /// Applies an engine's answer about a process. Returns why a process of the attempt may still
+    /// work in its slot.
     pub(super) fn engine_told(
         &mut self,
         ended: &mut ClosedProcess,
@@ -183,8 +183,9 @@ pub(super) fn cancel_jobs(cx: &RunContext, record: &AttemptRecord) {
     }
 }
 
-/// Cancels the jobs that clusters still have of a run, except those of its open attempts. A run that
-/// begins does that for the one before it until it is done, one that ends tries once for itself.
+/// Cancels the jobs that clusters still have of a run, except those of its open attempts. A
+/// starting run does that for the previous run until it succeeds; an ending run tries once for
+/// itself.
 pub(super) fn cancel_left(cx: &RunContext, run_id: &str, is_end: bool) {
     let open: Vec<String> = cx.workspace.state.peek().iter().map(AttemptRecord::mark).collect();
     for kind in cx.workspace.config.executors.values() {
@@ -208,14 +209,14 @@ fn order_until_taken(order: impl Fn() -> Result<(), String> + Send + 'static) {
     });
 }
 
-/// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
+/// Ends the rest of an earlier run's attempt at its executor, as far as the engine there can.
 /// Returns why a process of the attempt may still work in its slot.
 pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<String> {
     engine_question(cx, record, None)?.ask().suspect
 }
 
 impl ClosedProcess {
-    /// Returns the input that follows, once the engine of the executor has told what it knows.
+    /// Returns the next input, once the engine of the executor has answered.
     pub(super) fn settled(
         self,
         cx: &RunContext,
@@ -263,9 +264,9 @@ fn missing_inside(
     sandbox::missing_program(&agent_output::last_line(&errors)?)
 }
 
-/// Returns the fault of its executor because of which an attempt must be withdrawn whose
-/// process has ended like this; none if it must not: only an attempt of which no process has got
-/// to its executor can be.
+/// Returns the fault of its executor that requires withdrawing an attempt with this end of its
+/// process; none otherwise: only an attempt whose processes never reached the executor can be
+/// withdrawn.
 fn missed_why(
     cx: &RunContext,
     process: &AttemptProcess,
@@ -354,7 +355,7 @@ pub(super) fn take_fetched(
     closed: &mut Closed,
 ) -> Result<()> {
     if closed.outcome == Some(Outcome::Interrupted) && process.is_some_and(|it| !it.recovers) {
-        // This run goes on, and only the guardian was lost.
+        // This run continues; only the guardian was lost.
         closed.outcome = None;
     }
     record.take_fetched_output(&cx.workspace)?;

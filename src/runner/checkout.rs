@@ -1,8 +1,8 @@
-//! What an attempt in the checkout must not leave behind: HEAD elsewhere than on its branch, commits
+//! Forbidden leftovers of an attempt in the checkout: HEAD elsewhere than on its branch, commits
 //! that git cannot read, and commits that change the settings or damage the graph.
 //!
 //! An isolated attempt cannot do that, because only verified work leaves its slot. Here it is put
-//! back, and nothing is lost: what HEAD has is kept under the attempt's ref, and files with changes
+//! back, and nothing is lost: HEAD's work is kept under the attempt's ref, and files with changes
 //! stay.
 
 use std::fs;
@@ -33,7 +33,7 @@ use crate::{
     regular_file,
 };
 
-/// How long after the last sign of an attempt HEAD may have been moved by what ended it.
+/// How long after the last sign of an attempt HEAD may have been moved by its end.
 const SETTLING: TimeDelta = TimeDelta::seconds(5);
 
 /// Where HEAD was when an attempt started.
@@ -48,14 +48,14 @@ fn was_moved_since(repo: &Repo, end: DateTime<Utc>) -> bool {
         .is_some_and(|at| DateTime::<Utc>::from(at) > end + SETTLING)
 }
 
-/// Whether what an attempt did to the checkout is put back: not in a plain loop, whose iterations
-/// may do there what they like.
+/// Whether changes by an attempt to the checkout are put back: not in a plain loop, whose
+/// iterations may change it freely.
 pub(super) fn guards_checkout(cx: &RunContext, record: &AttemptRecord) -> bool {
     record.slot.is_none() && cx.plain().is_none()
 }
 
 /// Takes the commits of an attempt in the checkout off its branch if git cannot read all of them.
-/// Its files stay. Returns what happened.
+/// Its files stay. Returns a report.
 pub(super) fn take_back_damaged(cx: &RunContext, record: &AttemptRecord) -> Result<Option<String>> {
     if !guards_checkout(cx, record) {
         return Ok(None);
@@ -80,7 +80,7 @@ pub(super) fn has_left_branch(cx: &RunContext, record: &AttemptRecord) -> Result
 }
 
 /// Keeps the commits of an attempt in the checkout which HEAD had lost when its verify commands
-/// had ended. Returns what happened.
+/// had ended. Returns a report.
 pub(super) fn keep_lost(
     cx: &RunContext,
     record: &AttemptRecord,
@@ -98,8 +98,8 @@ pub(super) fn keep_lost(
     Ok(Some(format!("HEAD left its commits while they were verified; they are kept as {name}")))
 }
 
-/// Keeps the settings as they were before an attempt in the checkout, whatever it or a person
-/// wrote meanwhile: nothing tells who did.
+/// Keeps the settings from before an attempt in the checkout, whatever it or a person wrote
+/// meanwhile: the author is unknown.
 pub(super) fn pass_over_settings(cx: &mut RunContext, record: &AttemptRecord) -> Facts {
     let mut facts = Facts::default();
     if guards_checkout(cx, record) {
@@ -117,7 +117,7 @@ pub(super) fn pass_over_settings(cx: &mut RunContext, record: &AttemptRecord) ->
 
 /// Commits the graph of the base again if the attempt's commits left one that cannot be read, or
 /// without tasks that were restored in the file. Statuses of other tasks that were restored in the
-/// file are restored in the commit as well: what is complete in the newest commit counts.
+/// file are restored in the commit as well: the newest commit determines completion.
 pub(super) fn restore_committed_graph(
     cx: &RunContext,
     graph: &GraphFile,
@@ -158,8 +158,8 @@ pub(super) fn restore_committed_graph(
     Ok(())
 }
 
-/// Returns the text of the committed graph `now`, in which the other tasks that have ended since
-/// the graph `was`, and have not in the file, have their earlier statuses.
+/// Returns the text of the committed graph `now`, with the earlier statuses of the other tasks that
+/// have ended since the graph `was` but not in the file.
 fn with_restored_statuses(
     graph: &TaskGraph,
     record: &AttemptRecord,
@@ -190,7 +190,7 @@ fn with_restored_statuses(
     text
 }
 
-/// Puts back what an attempt in the checkout did to its branch, once its end is recorded.
+/// Reverts the branch changes of an attempt in the checkout, once its end is recorded.
 ///
 /// # Errors
 /// HEAD cannot be put back; no attempt may start elsewhere.
@@ -313,7 +313,7 @@ fn restore_file(cx: &RunContext, path: &str, base: &CommitId) -> Result<()> {
     .with_context(|| format!("restore `{path}`"))
 }
 
-/// Commits the version that these files have in the base, and records what was put back.
+/// Commits the base version of these files, and records the restoration.
 fn commit_restored(
     cx: &RunContext,
     record: &AttemptRecord,
@@ -330,7 +330,7 @@ fn commit_restored(
     Ok(())
 }
 
-/// Records what was put back.
+/// Records the restoration.
 fn restored(
     record: &AttemptRecord,
     commit: Option<CommitId>,

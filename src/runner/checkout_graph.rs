@@ -1,5 +1,5 @@
-//! The graph of a run that only reads the file in the checkout: what has landed, with what a person
-//! has changed there.
+//! The graph of a run that only reads the file in the checkout: the landed graph, with a person's
+//! changes there.
 
 use std::{fs, mem, time::Duration};
 
@@ -26,7 +26,7 @@ pub(super) struct CheckoutGraph {
     pub(super) branch: String,
     /// The commits that were read together with the file.
     commits: Option<GraphCommits>,
-    /// Whether the graph differs from what has landed.
+    /// Whether the graph differs from the landed one.
     pub(super) is_edited: bool,
 }
 
@@ -74,7 +74,7 @@ impl CheckoutGraph {
         workspace: &Workspace,
         graph: &mut GraphFile,
     ) -> Result<Result<Option<Vec<Foreign>>, Box<Rejected>>> {
-        // The commits first: the file gets what lands before HEAD moves.
+        // The commits first: the file gets landings before HEAD moves.
         let commits = GraphCommits::of(workspace, &self.branch)?;
         let has_moved = commits != self.commits;
         let mut found = Ok(None);
@@ -89,7 +89,7 @@ impl CheckoutGraph {
             return Ok(found.map(|_| None));
         }
         let before = graph.text().to_owned();
-        // What a person had changed before the file became unreadable still counts.
+        // A person's changes from before the file became unreadable still count.
         let changes = self.compose(workspace, commits, graph)?;
         if let Err(rejected) = found {
             return Ok(Err(rejected));
@@ -99,8 +99,8 @@ impl CheckoutGraph {
         Ok(Ok(Some(changes).filter(|_| !is_known)))
     }
 
-    /// Makes the graph of what has landed and of what is changed in the checkout. Returns the
-    /// statuses that differ from before.
+    /// Makes the graph from the landed one and the changes in the checkout. Returns the statuses
+    /// that differ from before.
     fn compose(
         &mut self,
         workspace: &Workspace,
@@ -114,7 +114,7 @@ impl CheckoutGraph {
         };
         self.commits = commits;
         let Some((landed, text)) = texts else { return Ok(Vec::new()) };
-        // What does not fit together, such as two tasks with one id, waits for a person.
+        // Conflicts, such as two tasks with one id, wait for a person.
         let fresh = graph.with_text(&text).or_else(|_| graph.with_text(&landed));
         let Ok(fresh) = fresh else { return Ok(Vec::new()) };
         self.is_edited = text != landed;
@@ -163,7 +163,7 @@ pub(super) fn commit_statuses(
     }
     let message = format!("{title}\n");
     let commit = repo.commits().commit_file(&tip.commit, &name, &text, &message)?;
-    // What a person commits at the same moment comes first; the next run marks them.
+    // A person's commit at the same moment comes first; the next run marks them.
     repo.landings().land(branch, &tip.commit, &commit).map(drop)
 }
 

@@ -1,5 +1,5 @@
-//! What the owners of a run read and do not change: the repository, its settings and the options of
-//! the run; and the facts that they answer with.
+//! The read-only inputs of the owners of a run: the repository, its settings and the options of the
+//! run; and the facts that they answer with.
 
 use std::{path::Path, sync::mpsc::Sender};
 
@@ -112,7 +112,7 @@ impl RunContext {
         self.policy.stop.is_some() || history.paused || history.run.stop.is_some()
     }
 
-    /// Returns the rule by which an attempt at a task is judged.
+    /// Returns the rule for judging an attempt at a task.
     pub(super) fn rule(&self, task: Option<&Task>) -> Rule {
         match (self.plain(), task) {
             (Some(_), _) => Rule::Loop(self.policy.isolation),
@@ -121,13 +121,13 @@ impl RunContext {
         }
     }
 
-    /// Returns what sends the news of the process of an attempt to the loop.
+    /// Returns a sender of process updates of an attempt to the loop.
     pub(super) fn news_of(&self, id: &AttemptId) -> impl Fn(ProcessNews) + Send + use<> {
         let (outbox, id) = (self.outbox.clone(), id.clone());
         move |news| drop(outbox.send(RunnerMessage::News(id.clone(), news)))
     }
 
-    /// Returns what the guardian of a process of an attempt is told.
+    /// Returns the guardian's setup for a process of an attempt.
     pub(super) fn guarded(
         &self,
         spec: ProcessSpec,
@@ -160,7 +160,7 @@ pub(super) struct Fact {
     pub(super) event: Event,
 }
 
-/// What an owner has done or found out, in order. The loop journals it.
+/// An owner's actions and findings, in order, for the journal.
 #[derive(Default)]
 pub(super) struct Facts(Vec<Fact>);
 
@@ -180,7 +180,7 @@ impl Facts {
         self.of_task(&record.task_id, Some(record.iteration), event);
     }
 
-    /// Adds what was done about a change of the graph by an attempt.
+    /// Adds the response to a change of the graph by an attempt.
     pub(super) fn guarded(
         &mut self,
         record: &AttemptRecord,

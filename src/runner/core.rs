@@ -1,5 +1,5 @@
-//! What every step of a run reads and tells: the decisions, the graph and the journal, and the view of
-//! them that selection, decisions and reporters get.
+//! The shared state of all steps of a run: the decisions, the graph and the journal, and the view
+//! of them that selection, decisions and reporters get.
 
 use std::{mem, time::Instant};
 
@@ -174,7 +174,7 @@ impl RunCore {
         Ok(())
     }
 
-    /// What the proof of the work of an attempt must show.
+    /// The required proof of an attempt's work.
     pub(super) fn proof_settings(&self, record: &AttemptRecord) -> ProofSettings {
         let task = task_of(self.graph.file.graph(), record);
         let settings = &self.cx.workspace.config.proof;
@@ -191,7 +191,7 @@ impl RunCore {
         self.emit(None, continued).map(drop)
     }
 
-    /// Ends what runs at the limit on the time of the run.
+    /// Ends running work at the run's time limit.
     pub(super) fn check_time_limit(&mut self) -> Result<()> {
         let (budget, run) = (&self.cx.policy.budget, &self.journal.history().run);
         let is_over = budget.ends_at(run.started_at).is_some_and(|end| end <= Utc::now());
@@ -201,7 +201,8 @@ impl RunCore {
         self.stop_at(&Reached::Duration(limit))
     }
 
-    /// Ends what runs where the usage of agents `at_work` reaches a limit of the run, with all that run.
+    /// Ends all work where the usage of agents `at_work` reaches a limit of the run, with all that
+    /// run.
     pub(super) fn check_spend(&mut self, at_work: &Spend, running: &Spend) -> Result<()> {
         let (budget, now) = (self.cx.policy.budget.within_attempts(at_work), Utc::now());
         if budget == Budget::default() || self.is_ended_now() {
@@ -218,7 +219,7 @@ impl RunCore {
         self.emit(None, RequestEvent::StopRequested(stop)).map(drop)
     }
 
-    /// Takes what other processes have written to the journal into account.
+    /// Reads the journal entries of other processes.
     pub(super) fn catch_up(&mut self) -> Result<()> {
         let records = self.journal.catch_up()?;
         self.publish(&records);

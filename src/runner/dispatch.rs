@@ -100,7 +100,7 @@ impl Runner {
         input.map_or(Ok(()), |input| self.handle(input))
     }
 
-    /// Handles the news of the process of an attempt.
+    /// Handles an update of an attempt's process.
     fn process_news(&mut self, id: AttemptId, news: ProcessNews) -> Result<Option<Input>> {
         let record = self.attempts.get(&id);
         Ok(match news {
@@ -286,8 +286,8 @@ impl Runner {
     }
 }
 
-/// Whether no process is started by this step at the end of an attempt, except by git itself: what
-/// was read of its slot before is still true after it.
+/// Whether no process is started by this step at the end of an attempt, except by git itself: facts
+/// read from its slot before still hold after it.
 fn is_without_process(command: &RunCommand) -> bool {
     matches!(
         command,

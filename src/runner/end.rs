@@ -1,5 +1,5 @@
-//! The steps at the end of an attempt: the loop takes them one after the other, and hands each owner
-//! what it needs of the others.
+//! The steps at the end of an attempt: the loop takes them one after the other, and hands each
+//! owner its inputs from the others.
 
 use std::{
     mem, thread,
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// Adds what is missing by a proof that was made before the work landed, and is not made again after that.
+/// Adds the failure of a proof that was made before the work landed, and is not repeated.
 pub(super) fn weigh(evidence: &mut Evidence, reason: &ProofReason, is_required: bool) {
     evidence.to_prove = false;
     if matches!(reason, ProofReason::NoticesLess { .. }) {
@@ -90,7 +90,7 @@ impl Runner {
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }
 
-    /// Examines what an attempt did to the graph. Returns the status of its own task, too: the agent's
+    /// Examines an attempt's graph changes. Returns the status of its own task, too: the agent's
     /// change to it counts even if its other changes are undone.
     fn examine_graph(&mut self, record: &AttemptRecord) -> Result<(Option<Status>, GraphChanges)> {
         let workspace = &self.core.cx.workspace;
@@ -144,8 +144,8 @@ impl Runner {
         let (dropped, cancelled) = before.ended(&self.core.cx.workspace, graph, record, active)?;
         if !dropped.is_empty() {
             let mut facts = Facts::default();
-            // Only if the file is exactly what the agent committed; otherwise a person's edit would
-            // be lost.
+            // Only if the file is exactly the agent's commit; otherwise a person's edit would be
+            // lost.
             let is_committed = self.core.graph.is_committed(&self.core.cx.workspace)?;
             let kept = is_committed
                 .then(|| self.core.graph.put_back(&self.core.cx.workspace, record, before.text()))
@@ -201,7 +201,7 @@ impl Runner {
         let guardians = cx.guardians.clone();
         self.slots.let_change();
         if record.slot.is_none() {
-            // Nothing works beside an attempt in the checkout.
+            // An attempt in the checkout works alone.
             let (workspace, tree) = (&cx.workspace, &cx.workspace.repo);
             let made = leftovers::commit(workspace, &guardians, tree, record, (&left, &title));
             return self.committed(id, end, made);
@@ -235,7 +235,7 @@ impl Runner {
         self.judge_committed(id, end)
     }
 
-    /// Examines the outputs of the task, and what else its work needs before it may land.
+    /// Examines the outputs of the task, and other conditions for its work to land.
     fn judge_committed(&mut self, id: &AttemptId, mut end: PendingResult) -> Result<Option<Input>> {
         let Some(record) = self.attempts.get(id).cloned() else {
             return Ok(None);
@@ -389,7 +389,7 @@ impl Runner {
         let is_prepared = record.slot.is_some() && record.controls.is_some();
         let tree = is_prepared.then(|| self.slots.secured_tree(workspace, &record).ok()).flatten();
         if let Some(tree) = &tree {
-            // What the setup made may not be there, wherever that is.
+            // The setup's output may be missing, wherever that is.
             tree.slot().note_setup(None)?;
         }
         if let Some(tree) = tree.as_ref().filter(|_| record.file(workspace, "setup-1.log").exists())
@@ -453,7 +453,7 @@ impl Runner {
             crash::point("recover.found");
             self.handle(Input::Found(Box::new(found)))?;
         }
-        // What was about to land has landed or is built again.
+        // Pending work has landed or is built again.
         drop_trials(&self.core.cx.workspace)
     }
 }

@@ -1,4 +1,4 @@
-//! Questions to the engines of executors about processes that were lost, and what the answers mean.
+//! Questions to the engines of executors about lost processes, and the meaning of the answers.
 
 use std::{thread, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
 /// A question to the engine of an executor.
 pub(super) struct EngineQuestion {
     pub(super) executor: Executor,
-    /// What the processes of the attempt are recognized by.
+    /// The identity of the attempt's processes.
     pub(super) mark: String,
     /// Why the process was lost.
     pub(super) why: String,
@@ -39,7 +39,7 @@ pub(super) struct EngineQuestion {
     pub(super) is_late: bool,
 }
 
-/// What the engine of an executor says about a process that was lost.
+/// The answer of an executor's engine about a lost process.
 #[derive(Debug)]
 pub(super) struct EngineWord {
     pub(super) outcome: Outcome,
@@ -50,7 +50,7 @@ pub(super) struct EngineWord {
 }
 
 impl EngineQuestion {
-    /// Asks, and ends what is left of the attempt there as far as the engine can.
+    /// Asks, and ends the rest of the attempt there as far as the engine can.
     pub(super) fn ask(&self) -> EngineWord {
         let word = self.ask_engine();
         let suspect = word.suspect.filter(|_| self.signs.is_any());
@@ -164,7 +164,7 @@ pub(super) fn engine_question(
     is_asked.then_some(EngineQuestion { executor, mark, why, ended, signs, is_late: false })
 }
 
-/// Names the slots that earlier runs have left in doubt, and asks the engines about them.
+/// Names the suspect slots of earlier runs, and asks the engines about them.
 pub(super) fn watch_suspects(cx: &RunContext, facts: &mut Facts) {
     let state = &cx.workspace.state;
     let suspects = suspect_slots::all(state);

@@ -1,5 +1,5 @@
-//! Further prompts for an agent in its conversation: how many an attempt may have, the command line for
-//! each, and what is put back before it.
+//! Further prompts for an agent in its conversation: how many an attempt may have, the command line
+//! for each, and the reset before it.
 
 use std::{
     fs::{self, OpenOptions},
@@ -85,7 +85,7 @@ pub(super) fn prepare(
     failed
 }
 
-/// Withdraws what was recorded when the agent had ended, and writes its next prompt.
+/// Withdraws the record of the agent's end, and writes its next prompt.
 fn put_back(
     cx: &RunContext,
     graph: &GraphFile,

@@ -1,8 +1,8 @@
-//! The graph of a run: what the run writes into its file, and what others have changed in it.
+//! The graph of a run: the run's writes to its file, and others' changes in it.
 //!
 //! Where git tracks the file and attempts are isolated, the run only reads it: completions are in
-//! the commits that land, and the journal has who works on what. The graph is then what has landed,
-//! with what a person has changed in the checkout.
+//! the commits that land, and the journal has the claims. The graph is then the landed one, with a
+//! person's changes in the checkout.
 
 use std::{
     fs,
@@ -43,7 +43,7 @@ pub(super) const HALF_SAVED: Duration = Duration::from_secs(3);
 /// The name under which a replaced graph file is kept in the attempt's folder.
 const KEPT: &str = "graph.damaged.yaml";
 
-/// The graph of a run, and what is known about its file.
+/// The graph of a run, and the state of its file.
 pub(super) struct RunGraph {
     /// The graph: the file itself if the run writes it.
     pub(super) file: GraphFile,
@@ -86,7 +86,7 @@ impl Correction {
 pub(super) struct EditTime {
     /// The cause of edits by others that are found now.
     pub(super) edited: Cause,
-    /// Whether the run goes on, or ends as asked, if the file cannot be read.
+    /// Whether the run continues, or ends as asked, with an unreadable file.
     pub(super) goes_on: bool,
 }
 
@@ -119,7 +119,7 @@ impl RunGraph {
         }
     }
 
-    /// Whether the graph is not only what has landed.
+    /// Whether the graph differs from the landed one.
     pub(super) fn is_edited(&self) -> bool {
         self.checkout.as_ref().is_none_or(|checkout| checkout.is_edited)
     }
@@ -231,7 +231,7 @@ impl RunGraph {
         Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
     }
 
-    /// Whether the file is exactly what the newest commit has.
+    /// Whether the file is exactly that of the newest commit.
     pub(super) fn is_committed(&self, workspace: &Workspace) -> Result<bool> {
         let head = workspace.repo.head()?.commit;
         let head = head.map(|head| workspace.committed_text(&head)).transpose()?.flatten();
@@ -361,17 +361,17 @@ impl RunGraph {
         task.extra.get("completed_at")?.as_str().map(str::to_owned)
     }
 
-    /// Returns what to correct in the file because git or the lock of this run contradict it: a task
-    /// that is complete in the newest commit is complete, unless a person reset it, and the claim of a
-    /// run that is over is void. An older version of the file may have been restored. A commit that
-    /// opens the task again, such as a revert, counts as well.
+    /// Returns the corrections of the file where git or the lock of this run contradict it: a task
+    /// that is complete in the newest commit is complete, unless a person reset it, and the claim
+    /// of a run that is over is void. An older version of the file may have been restored. A commit
+    /// that opens the task again, such as a revert, counts as well.
     pub(super) fn corrections(
         &self,
         cx: &RunContext,
         history: &History,
         records: &Records,
     ) -> Result<Vec<Correction>> {
-        // A person may look at another branch than the one that work lands on.
+        // A person may have another branch checked out than the target.
         let tip = match &cx.target {
             Some(target) => cx.workspace.repo.landings().tip(target)?.map(|tip| tip.commit),
             None => cx.workspace.repo.head()?.commit,

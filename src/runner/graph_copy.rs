@@ -1,5 +1,5 @@
-//! The copy of the graph in the slot of an isolated attempt. It never becomes the graph file: what
-//! belongs to the attempt is adopted when its work lands, and the rest is recorded and discarded.
+//! The copy of the graph in the slot of an isolated attempt. It never becomes the graph file: the
+//! attempt's own part is adopted when its work lands, and the rest is recorded and discarded.
 
 use std::{fs, path::Path};
 
@@ -31,7 +31,7 @@ use crate::{
     regular_file,
 };
 
-/// What a landing changes in the graph: its task is complete, and new tasks are adopted.
+/// The graph changes of a landing: its task is complete, and new tasks are adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GraphChange {
     /// The task.
@@ -99,7 +99,7 @@ struct ChangedCopy {
     new: TaskGraph,
 }
 
-/// Returns the other tasks whose fields an attempt changed, unless it merged what has landed.
+/// Returns the other tasks whose fields an attempt changed, unless it merged landed work.
 fn edited(was: &str, now: &str, main: &str, own: &TaskId) -> Vec<TaskId> {
     let mut found = edited_tasks(was, now);
     found.retain(|id| id != own);
@@ -148,7 +148,7 @@ pub(super) fn examine(
         LeftCopy::Changed(changed) => *changed,
     };
     let main = file.graph();
-    // The agent may have merged what has landed since its start.
+    // The agent may have merged work landed since its start.
     let is_other = |id: &TaskId| {
         let set = new.status_of(id);
         *id != record.task_id && set != old.status_of(id) && set != main.status_of(id)
@@ -188,7 +188,7 @@ pub(super) fn examine(
     }
     if !added.is_empty() {
         let adopted = Some((was, now));
-        // What an attempt calls complete is not: no attempt was made at it.
+        // Its `complete` is invalid: no attempt was made at the task.
         let status =
             |id: &TaskId| (new.status_of(id)? == Status::Complete).then_some(Status::Pending);
         let tasks = added.iter().map(|id| (id.clone(), status(id))).collect();
@@ -204,8 +204,8 @@ pub(super) fn examine(
     Ok((change, GraphChanges { status: own, others, added, fault: None }))
 }
 
-/// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit
-/// that landed says it, and the file of the checkout may not have it yet.
+/// Returns an attempt's changes in the graph if an earlier run has landed its work: the landed
+/// commit has them, and the file of the checkout may not have it yet.
 fn landed_change(
     workspace: &Workspace,
     record: &AttemptRecord,
@@ -255,7 +255,7 @@ fn left_copy(
         return Ok(fault.map_or(LeftCopy::Unchanged, LeftCopy::Invalid));
     };
     if tracked.is_none() && tree.file_at("HEAD", &path).is_ok_and(|text| text.is_none()) {
-        // It must not look like work that the attempt left. One that it committed stays: its removal
+        // It must not look like work that the attempt left. A committed one stays: its removal
         // would be a change.
         fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
     }

@@ -2,7 +2,7 @@
 //! them are certainly the agent's.
 //!
 //! A person may edit the file while an agent runs, so the author of an uncommitted change is
-//! unknown; such a change is only reported. Two cases are certain: a change in the agent's own
+//! unknown; the change is only reported. Two cases are certain: a change in the agent's own
 //! commits, and a file that is no longer readable. One change is undone although a person may have
 //! made it: another task is set to complete without a command. No agent may do that, and a person
 //! can repeat it with `ralph task-complete`. Changes are undone only while an attempt is being
@@ -33,7 +33,7 @@ use crate::{
 /// The time that a command has to write the journal after the graph file.
 pub(super) const COMMAND: Duration = Duration::from_millis(250);
 
-/// What an attempt changed in the graph.
+/// The graph changes of an attempt.
 #[derive(Debug, Default)]
 pub(super) struct GraphChanges {
     /// The new status of its own task, if it changed in its own copy. That is a report.

@@ -139,7 +139,7 @@ impl HookRun {
     }
 }
 
-/// A hook that is due, and what it is told.
+/// A due hook and its input.
 pub(super) struct DueHook {
     pub(super) hook: Hook,
     /// The folder for its output.
@@ -167,7 +167,7 @@ struct ActiveHook {
     task: Option<(TaskId, u32)>,
     /// Whether it is to end.
     stop: Arc<AtomicBool>,
-    /// Whether it began when the run was to end at once already.
+    /// Whether it began after the order to end at once.
     is_last: bool,
 }
 

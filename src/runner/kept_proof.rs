@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// The file of the state folder in which they are kept.
+/// Their file in the state folder.
 const FILE: &str = "proofs.json";
 
-/// Landed work that is to be proved.
+/// Landed work to prove.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct KeptProof {
     /// Its attempt.

@@ -84,7 +84,7 @@ impl LandOrder {
     }
 }
 
-/// Removes what is left of trials, none of which goes on.
+/// Removes the leftovers of trials, when none runs.
 pub(super) fn drop_trials(workspace: &Workspace) -> Result<()> {
     /// More slots than the merge queue of a run has.
     const MOST: usize = 64;
@@ -98,12 +98,12 @@ pub(super) fn drop_trials(workspace: &Workspace) -> Result<()> {
 /// The landings of a run.
 #[derive(Default)]
 pub(super) struct RunLanding {
-    /// What the landing of each attempt changes in the graph.
+    /// The graph changes of each attempt's landing.
     pub(super) changes: BTreeMap<AttemptId, GraphChange>,
     /// The tip and the branch that a person has committed on besides, with the commit of both; none
     /// if they conflict.
     joined: Option<([CommitId; 2], Option<CommitId>)>,
-    /// What waits for the checkout, as the journal has it.
+    /// Journaled work that waits for the checkout.
     waiting: Option<WaitingWork>,
     /// When it is due to look whether the branch can follow; none while it has all that landed.
     look: Option<Instant>,
@@ -111,13 +111,13 @@ pub(super) struct RunLanding {
     is_following: bool,
 }
 
-/// What a step of the merge queue reads: the attempts, their graph, and the slots.
+/// The inputs of a merge queue step: the attempts, their graph, and the slots.
 #[derive(Clone, Copy)]
 pub(super) struct LandingView<'a> {
     pub(super) run: &'a Run,
     pub(super) records: &'a Records,
     pub(super) graph: &'a TaskGraph,
-    /// The text of the graph, if it is not only what has landed.
+    /// The text of the graph, if it differs from the landed one.
     pub(super) edited: Option<&'a str>,
     pub(super) slots: &'a RunSlots,
 }
@@ -222,7 +222,7 @@ impl RunLanding {
         Ok(WorkToLand { base, started_from, head, message, own, has_new_modules, completion })
     }
 
-    /// Returns what completes the task of an attempt in git; none if the graph is not there.
+    /// Returns the completion of an attempt's task in git; none if the graph is not there.
     fn completion(
         &self,
         workspace: &Workspace,
@@ -260,8 +260,8 @@ impl RunLanding {
         });
     }
 
-    /// Returns the commit on top of which work is tried: the tip of a branch, with what a person has
-    /// committed on the branch besides; none if there is no such branch.
+    /// Returns the base commit of a trial: the tip of a branch, with a person's own commits on the
+    /// branch; none if the branch does not exist.
     pub(super) fn base_of_trial(
         &mut self,
         workspace: &Workspace,
@@ -315,7 +315,7 @@ impl RunLanding {
         let Some(branch) = core.cx.target.clone().filter(|_| core.graph.is_read_only()) else {
             return Ok(());
         };
-        // A mark that the checkout does not have would hide what a person does about it there.
+        // A mark that the checkout lacks would hide a person's reaction there.
         self.follow(core, BUSY)?;
         if self.waiting.is_some() {
             return Ok(());

@@ -27,20 +27,20 @@ pub(super) enum RunnerMessage {
     Prepared(AttemptId, Result<PreparedSlot>),
     /// The executor of an attempt does not answer, for this reason.
     Missed(AttemptId, ExecutorFault),
-    /// The cluster told where the job of an attempt stands.
+    /// The state of an attempt's job, from the cluster.
     Job(AttemptId, JobState),
     /// The executor of an attempt can be asked for its work, or cannot, for this reason.
     MayFetch(AttemptId, Result<Executor, String>),
     /// The executor of an attempt is not asked for its work any more.
     NotAsked(AttemptId),
-    /// The engine of an executor told what became of a process.
+    /// An executor's engine reported the fate of a process.
     Engine(AttemptId, Box<ClosedProcess>, EngineWord),
     /// Why a process of an earlier attempt may still work in a slot; none once it is proven that none
     /// does.
     Suspicion(SuspectSlot, Option<String>),
     /// The merge queue built a trial, or failed to.
     Built(AttemptId, Result<BuiltTrial>),
-    /// The tip was moved, or moving it failed; and what became of the branch then.
+    /// The tip was moved, or moving it failed; and the state of the branch then.
     Landed(Result<LandOutcome>, Option<Result<Followed>>),
     /// The branch was to follow its tip.
     Followed(Result<Followed>),

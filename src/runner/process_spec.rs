@@ -53,7 +53,7 @@ pub(super) fn agent(
         ("RALPH_TASK_DIR".to_owned(), task_dir.clone()),
         ("TASK_FOLDER".to_owned(), task_dir),
     ];
-    // For what it says of commits that have to be made again.
+    // For the advice to rewrite commits.
     env.extend(record.base.as_ref().map(|base| ("RALPH_BASE".to_owned(), base.to_string())));
     // A `ralph` that the agent runs must use the same graph file and the same loop.
     if let Some(graph) = workspace.other_graph() {
@@ -95,7 +95,7 @@ fn removed() -> Vec<String> {
 
 /// Returns a shell command of an attempt, run in `dir` with its output in `log`.
 pub(super) fn check(mut agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -> ProcessSpec {
-    // The slot is what is verified, also where work lands.
+    // Checks verify the slot, also where work lands.
     let (ceiling, above) = ceiling(dir);
     for (name, value) in &mut agent.env {
         match name.as_str() {

@@ -61,13 +61,13 @@ pub(super) struct ProcessHandle {
     pub(super) result: Option<bool>,
     /// The log of a command other than the agent, relative to the repository.
     pub(super) log: Option<String>,
-    /// The tree in which it verifies isolated work, and HEAD of that tree before it started.
+    /// The tree where it verifies isolated work, and HEAD of that tree before it started.
     pub(super) verifies: Option<(PathBuf, Option<CommitId>)>,
     /// Whether the agent has reported completion.
     pub(super) reported: bool,
     /// The graph in the worktree of an isolated attempt when it was last read.
     pub(super) graph: Option<Stamp>,
-    /// What is to be known once it has got to its executor; none if it has, or runs here.
+    /// Its state on the way to its executor; none once there, or if it runs here.
     pub(super) on_its_way: Option<ProcessOnItsWay>,
     /// Whether it only fetches the end and the work of an agent whose guardian was lost.
     pub(super) fetches: bool,
@@ -78,7 +78,7 @@ pub(super) struct ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// An agent that runs here: its output, and what is `seen` before it shows signs of life.
+    /// An agent that runs here: its output, and the state `seen` before signs of life.
     pub(super) fn new(
         process: AgentProcess,
         (stdout, format): (PathBuf, Format),
@@ -113,7 +113,7 @@ impl ProcessHandle {
         }
     }
 
-    /// HEAD of the tree in which it verified isolated work, before and after.
+    /// HEAD of the tree where it verified isolated work, before and after.
     pub(super) fn head(&self) -> HeadSpan {
         let Some((tree, before)) = &self.verifies else {
             return HeadSpan::default();
@@ -126,7 +126,7 @@ impl ProcessHandle {
 #[derive(Debug)]
 pub(super) struct ClosedProcess {
     pub(super) closed: Closed,
-    /// HEAD of the tree in which it verified isolated work.
+    /// HEAD of the tree where it verified isolated work.
     pub(super) head: HeadSpan,
     /// The log of a command other than the agent, relative to the repository.
     pub(super) log: Option<String>,
@@ -144,7 +144,7 @@ pub(super) struct ProcessOnItsWay {
     pub(super) limits: ProcessLimits,
     /// When its executor was last asked about it.
     pub(super) asked: Instant,
-    /// What the executor said.
+    /// The executor's message.
     pub(super) awaits: Option<String>,
 }
 
@@ -228,10 +228,10 @@ impl Processes {
         Some(Input::ProcessArrived(id.clone(), limits, placement))
     }
 
-    /// Handles what a cluster says about a job that waited.
+    /// Handles a cluster's answer about a job that waited.
     pub(super) fn job_seen(&mut self, record: &AttemptRecord, state: &JobState) -> Option<Input> {
         let JobState::Pending { .. } = state else {
-            // A job that runs tells its arrival itself, and a lost answer says nothing.
+            // A running job reports its arrival itself, and a lost answer says nothing.
             return None;
         };
         let (id, run_on) = (record.id(), record.run_on.clone()?);
@@ -294,7 +294,7 @@ impl Processes {
         self.running.values().for_each(|handle| handle.process.order(order));
     }
 
-    /// What running agents have used so far; without those that gave their final result if `at_work`.
+    /// The usage of running agents so far; without those that gave their final result if `at_work`.
     pub(super) fn spent(&self, at_work: bool) -> Spend {
         let agents = self.running.values().filter(|handle| handle.log.is_none());
         let agents = agents.filter(|handle| !(at_work && handle.result.is_some()));

@@ -1,5 +1,5 @@
-//! Proofs of landed work, each in a thread: controls run in the slot in which its agent worked, while
-//! other attempts go on in other slots.
+//! Proofs of landed work, each in a thread: controls run in the slot of its agent, while other
+//! attempts continue in other slots.
 
 use std::{
     path::{Path, PathBuf},
@@ -53,7 +53,7 @@ pub(super) struct RunProofs {
 }
 
 impl RunProofs {
-    /// The slots in which proofs are made.
+    /// The slots of the active proofs.
     pub(super) fn slots(&self) -> impl Iterator<Item = &PathBuf> {
         self.active.iter().map(|proof| &proof.slot)
     }
@@ -124,7 +124,7 @@ impl RunProofs {
             let graph = core.graph.file.graph();
             let made = ProofSlot::of(&core.cx, graph, slots, &kept);
             let evidence = ended.evidence.clone();
-            // What hinders it may pass until the next run.
+            // The obstacle may pass until the next run.
             drop(made.map(|slot| self.start(core, &kept.record, &evidence, None, Some(slot))));
         }
     }

@@ -87,7 +87,8 @@ impl ReviewOrder {
     }
 }
 
-/// How work is merged with what landed since its attempt began, to see a conflict before it is reviewed.
+/// How work is merged with work landed since its attempt began, to see a conflict before it is
+/// reviewed.
 struct MergeCheck {
     branch: String,
     onto: CommitId,
@@ -101,7 +102,7 @@ struct MergeCheck {
 }
 
 impl MergeCheck {
-    /// The conflict of the work with its branch, if there is one. What else fails, the merge queue says.
+    /// The conflict of the work with its branch, if there is one. The merge queue reports the rest.
     fn conflict(self, tree: &Repo) -> Result<Option<Merge>> {
         let MergeCheck { branch, onto, base, head, how, own, attributes, diff: file } = self;
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
@@ -141,7 +142,7 @@ fn merge_check(
     }))
 }
 
-/// Adds the review of the work of an attempt to its evidence, with what follows.
+/// Adds the review of an attempt's work to its evidence, with the consequences.
 pub(super) fn add(core: &RunCore, id: &AttemptId, mut review: WorkReview, evidence: &mut Evidence) {
     let history = core.journal.history();
     let continued = history.active.of(&id.task_id).map(|active| &active.continued);
@@ -216,8 +217,8 @@ fn is_required(cx: &RunContext) -> bool {
     cx.workspace.config.review.as_ref().is_some_and(|review| review.required)
 }
 
-/// Begins the reviews that waited and can be made now. Returns why the run ends, if the others have to
-/// wait for too long and nothing else goes on: the next run makes them.
+/// Begins the reviews that waited and can be made now. Returns why the run ends, if the others have
+/// to wait for too long and nothing else runs: the next run makes them.
 pub(super) fn follow_waiting(runner: &mut Runner) -> Result<Option<StopReason>> {
     if runner.side_agents.waiting.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Reviewers at work. Each has a thread and a slot of its own, of which nothing is kept.
+//! Active reviewers. Each has its own thread and slot, whose content is discarded.
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ use crate::{
     },
 };
 
-/// What the environment of an agent has that looks at an attempt.
+/// The environment entry of an agent that looks at an attempt.
 pub(super) const REVIEWER: (&str, &str) = (REVIEWS, "1");
 
 /// An agent at work.
@@ -60,11 +60,11 @@ pub(super) struct SideAgent {
     pub(super) head: CommitId,
     /// The result of the attempt, which waits for the review.
     pub(super) end: Box<PendingResult>,
-    /// What it may cost.
+    /// Its cost limit.
     pub(super) budget: Option<f64>,
 }
 
-/// What the thread of an agent reports.
+/// A report of an agent's thread.
 pub(super) enum SideNews {
     /// Its slot was prepared; the conflict of the work with its branch, if there is one.
     Prepared(Result<Option<Merge>>),
@@ -79,14 +79,14 @@ pub(super) struct EndedAgent {
     pub(super) answer: SideAnswer,
 }
 
-/// How such an agent ended, and what it answered.
+/// The end and the answer of a side agent.
 pub(super) struct SideAnswer {
     /// How its process ended.
     pub(super) outcome: Outcome,
     pub(super) usage: Usage,
     /// Its last message, or why there is none.
     pub(super) words: Result<String, String>,
-    /// What its provider refused it for.
+    /// Its provider's refusal, if any.
     pub(super) error: Option<ProviderErrorKind>,
 }
 
@@ -159,7 +159,7 @@ impl SideAgents {
         thread::spawn(move || {
             let check_out = || pool.check_out(&pool.review(number), &settings, &commit);
             let checked = check_out().and_then(|tree| check(&tree));
-            // What was merged in it for the check is gone.
+            // This drops the merge for the check.
             let prepared = match checked {
                 Ok(None) => check_out().map(|_| None),
                 checked => checked,
@@ -185,7 +185,7 @@ impl SideAgents {
     }
 }
 
-/// Handles the news of an agent. Returns it once it has ended.
+/// Handles an agent's update. Returns the agent once ended.
 pub(super) fn go_on(runner: &mut Runner, id: &AttemptId, news: SideNews) -> Option<EndedAgent> {
     let (agents, cx) = (&mut runner.side_agents, &runner.core.cx);
     let (ended, took) = match news {
@@ -232,8 +232,8 @@ pub(super) fn answer_of(
     SideAnswer { outcome, usage: transcript.usage, words, error }
 }
 
-/// The agent that looks at work of this author: the one that is given, or another installed preset than
-/// that of the author, or the author's.
+/// The agent that reviews work of this author: the given one, an installed preset other than the
+/// author's, or the author's.
 pub(super) fn other_than_author(
     workspace: &Workspace,
     author: Option<&AgentCommand>,
@@ -252,8 +252,8 @@ pub(super) fn is_installed(workspace: &Workspace, call: &AgentCommand) -> bool {
     call.argv.first().is_some_and(|it| process::resolve(it, workspace.root()).is_ok())
 }
 
-/// Returns the process of an agent, as the executor of the attempt starts it in the slot that is there,
-/// with what it may cost.
+/// Returns the process of an agent, as the executor of the attempt starts it in the slot that is
+/// there, with its cost limit.
 fn placed(
     cx: &RunContext,
     graph: &TaskGraph,
@@ -283,8 +283,8 @@ pub(super) struct SideProcess {
 }
 
 impl SideProcess {
-    /// Returns the process of an agent in the slot that is there, with the variable of its role and what it
-    /// may cost.
+    /// Returns the process of an agent in the slot that is there, with the variable of its role and
+    /// its cost limit.
     ///
     /// # Errors
     /// Its executor is not here, or cannot start it.
@@ -307,7 +307,7 @@ impl SideProcess {
         })
     }
 
-    /// Runs it to its end, while `goes_on` is true and what it reports to have cost is not more than it may.
+    /// Runs it to its end, while `goes_on` is true and its reported cost is within the limit.
     /// Returns how it ended and its wall time.
     pub(super) fn run(self, mut goes_on: impl FnMut() -> bool) -> (Outcome, Duration) {
         /// How often its output is read.

@@ -1,5 +1,5 @@
-//! Commands that run beside the attempts, in a slot in which none works, in threads of their own and
-//! where the verify commands of an attempt run: those of proofs, and those that make files again.
+//! Commands that run concurrently with attempts, in an unused slot, in threads of their own and
+//! where the verify commands of an attempt run: those of proofs, and those that regenerate files.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
     regular_file,
 };
 
-/// The command in the place of which others are put.
+/// The placeholder for other commands.
 const ANY: &str = "true";
 /// How much of an output is read.
 const OUTPUT: u64 = 1 << 20;
@@ -44,7 +44,7 @@ pub(super) struct SideCommands {
     side: SideProcesses,
 }
 
-/// How processes run beside the attempts.
+/// The setup of side processes.
 pub(super) struct SideProcesses {
     /// The file by which they are recognized.
     pub(super) sign: PathBuf,
@@ -103,7 +103,7 @@ impl SideCommands {
         if !executor.is_here() {
             return Err(format!("its checks run on `{}`", executor.name));
         }
-        // The record of the attempt, and what a sandbox keeps next to it, may be gone by then.
+        // The record of the attempt, and the sandbox's files next to it, may be gone by then.
         let sign = cx.workspace.root().join(format!("{}/{name}", record.log));
         let (side, limit) = (SideProcesses::of(cx, sign), cx.workspace.config.verify_timeout);
         let placed = processes::placed(cx, graph, record, &executor, (&spec, &side.sign), limit);
@@ -154,13 +154,13 @@ impl SideCommands {
         (check, output)
     }
 
-    /// Removes what is left of their processes.
+    /// Removes their sign and temporary folder.
     pub(super) fn end(&self) {
         self.side.end();
     }
 }
 
-/// How files that conflict are made again, in a slot of the merge queue.
+/// The regeneration of conflicting files, in a slot of the merge queue.
 pub(super) struct Regeneration {
     pub(super) runs: Result<SideCommands, String>,
     pub(super) output: PathBuf,
@@ -202,10 +202,10 @@ impl Regeneration {
     }
 }
 
-// The turns of proofs: few at once while the run works, more at its end, and none beside verify
+// The turns of proofs: few at once while the run works, more at its end, and none during verify
 // commands that run alone.
 
-/// What proofs wait for, and whether they end.
+/// The shared state of proof turns.
 #[derive(Debug, Default)]
 pub(super) struct ProofTurn {
     running: Mutex<usize>,
@@ -230,7 +230,7 @@ impl ProofTurn {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Says whether verify commands run beside which no proof may begin.
+    /// Sets whether verify commands run that exclude new proofs.
     pub(super) fn wait(&self, waits: bool) {
         self.waits.store(waits, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The steps of a run that concern several owners: the loop takes them one after the other, and hands
-//! each owner what it needs of the others.
+//! The steps of a run that concern several owners: the loop takes them one after the other, and
+//! hands each owner its inputs from the others.
 
 use std::{mem, thread, time::Duration};
 
@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// The time in which a command that has written the graph file also writes its line in the journal.
+/// The time for a command that has written the graph file to also write its journal line.
 const JOURNALED: Duration = Duration::from_millis(20);
 
 impl Runner {
@@ -390,7 +390,7 @@ impl Runner {
             let mut facts = Facts::default();
             let rejected = match self.core.graph.refresh(&self.core.cx.workspace)? {
                 Ok(found) => {
-                    // What landed meanwhile is not in the file.
+                    // Work landed meanwhile is not in the file.
                     let is_back = self.core.graph.unreadable.take().is_some();
                     let (is_changed, records) = (found.is_some(), self.attempts.records());
                     let lands = records.values().any(|record| record.landing().is_some());
@@ -421,7 +421,7 @@ impl Runner {
                 || self.core.run.attempts().any_process()
                 || self.core.cx.is_asked_to_end(self.core.journal.history());
             if !goes_on && !self.core.graph.is_half_saved() {
-                // What is open is judged, and lands.
+                // Open work is judged, and lands.
                 let is_open = !self.core.run.attempts().open().is_empty();
                 return if is_open { Ok(()) } else { Err(workspace::refused(&rejected)) };
             }

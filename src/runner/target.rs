@@ -35,9 +35,9 @@ pub(super) fn follow_rename(runner: &mut Runner, from: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Opens the tasks again on a branch which a person has reset or answered: on one that is not that of
-/// the checkout, whose file may never have had them as complete or parked. On that of the checkout only
-/// completed ones, since what lands cannot complete them twice.
+/// Reopens on a branch the tasks that a person has reset or answered: on a branch other than the
+/// checkout's, whose file may never have had them as complete or parked. On the checkout's only
+/// completed ones, since a landing cannot complete them twice.
 ///
 /// # Errors
 /// The error of `git`.

@@ -1,4 +1,4 @@
-//! Combines queued work with the tip of the target branch, or with what is ahead of it, in a slot of
+//! Combines queued work with the tip of the target branch, or the work ahead of it, in a slot of
 //! the merge queue.
 
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ impl TrialOrder {
             // After a rebuild, the commits of the branch are those of the work.
             rebuilt = Some((main.between(&onto, &commit)?, main.diff(&onto, &commit, None)?));
         }
-        // What lands is what is here now, whatever the verify commands do in the slot.
+        // The current state lands, whatever the verify commands do in the slot.
         let complete = |it: &Completion| it.commit(main, &commit, &self.hooked(tree, &it.message));
         let completed = work.completion.as_ref().map(complete).transpose()?;
         let commit = completed.unwrap_or(commit);
@@ -145,8 +145,9 @@ impl TrialOrder {
         })
     }
 
-    /// The message of a commit as the hooks of the project write it, such as with a sign-off; as it is where
-    /// they refuse it. They run where the verify commands do: an attempt may have changed them.
+    /// The message of a commit as the hooks of the project write it, such as with a sign-off; as is
+    /// where they refuse it. They run where the verify commands do: an attempt may have changed
+    /// them.
     fn hooked(&self, tree: &Repo, message: &str) -> String {
         const FILE: &str = "ralph-message";
         const RUN: &str = "f=$(git rev-parse --git-path ralph-message) \
@@ -209,13 +210,13 @@ pub(super) struct WorkToLand {
     pub(super) completion: Option<Completion>,
 }
 
-/// What completes a task in git: a commit on top of its work that changes its status in the graph.
+/// A task's completion in git: a commit on top of its work that changes its status in the graph.
 pub(super) struct Completion {
     /// The graph file, relative to the repository.
     pub(super) path: String,
     pub(super) change: GraphChange,
     pub(super) message: String,
-    /// The graph of the run, if it is not only what has landed.
+    /// The graph of the run, if it differs from the landed one.
     pub(super) edited: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The whole: what landed is verified together on the tip at the end of a run. What fails there was
-//! broken by a later commit, which is searched for among the landings, and its task is opened again.
+//! The whole: landed work is verified together on the tip at the end of a run. A failure there
+//! comes from a later commit, which is searched for among the landings, and its task is reopened.
 
 use std::{
     fs,
@@ -83,7 +83,7 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
         | StopReason::Promised
         | StopReason::MergeHeld(_)
         | StopReason::Once { .. } => true,
-        // A plain loop has no tasks, and what a person stopped ends at once.
+        // A plain loop has no tasks, and a stopped run ends at once.
         StopReason::Done { .. }
         | StopReason::BaselineBroken(_)
         | StopReason::BadBase(_)
@@ -94,7 +94,7 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
     }
 }
 
-/// Verifies on the tip what landed since that was done last. Returns whether a task was opened again.
+/// Verifies on the tip all work landed since the last time. Returns whether a task was reopened.
 /// Costs nothing if the last landing has proved all of it.
 pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
     let landed = runner.core.journal.history().run.landed.clone();
@@ -119,7 +119,7 @@ struct WholeTrial<'a> {
 }
 
 impl WholeTrial<'_> {
-    /// Runs what the last landing has not proved. Returns whether a task was opened again.
+    /// Runs the due checks. Returns whether a task was reopened.
     fn run(mut self) -> Result<bool> {
         let due = self.due_checks();
         let (commands, branch, commit) = (due.len(), self.branch.clone(), self.tip.clone());
