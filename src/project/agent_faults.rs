@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Returns the errors in the names of agents. What is on other machines cannot be seen, so the tasks that
-/// run there are left out.
+/// Returns the errors in the names of agents. Other machines cannot be checked, so their tasks are
+/// left out.
 pub fn of_agents(file: &GraphFile, workspace: Option<&Workspace>) -> Vec<Diagnostic> {
     let roster = workspace.map_or_else(Roster::default, |it| it.policy().roster);
     let root = workspace.map_or_else(|| ".".into(), |it| it.root().to_owned());

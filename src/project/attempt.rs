@@ -78,7 +78,7 @@ pub fn branch_of(id: &TaskId) -> String {
     format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
-/// What a run has decided about the next attempt at a task.
+/// A run's decisions about the next attempt at a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttemptPlace<'a> {
     /// The executor that replaces the task's.
@@ -386,7 +386,7 @@ pub fn evidence(
         }
     }
     let mut since = tree.since(record.base.as_deref())?;
-    // What an isolated attempt changed in the graph does not land with its work.
+    // Graph changes by an isolated attempt do not land with its work.
     if let (Some(_), Some(base), Some(head), Some(path)) =
         (&record.slot, &record.base, &head.commit, workspace.graph_in_git())
         && let Some(all) = since.diff.filter(|all| all.files > 1)
@@ -431,7 +431,7 @@ pub fn evidence(
     })
 }
 
-/// Returns why what is checked out cannot land as the work of an attempt, if so.
+/// Returns why the checked-out work cannot land as that of an attempt, if so.
 fn strayed(
     tree: &Repo,
     record: &AttemptRecord,

@@ -65,7 +65,7 @@ struct JournalRead {
     lines: Option<(LineId, LineId)>,
 }
 
-/// What tells a line of a journal from every other line.
+/// The unique id of a journal line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct LineId {
     seq: u64,
@@ -79,8 +79,8 @@ impl LineId {
 }
 
 impl Snapshot {
-    /// Turns to the journal of a worktree: one at this path, or one that was read where there is none
-    /// now, because its worktree was moved.
+    /// Switches to the journal of a worktree: one at this path, or a known one whose path is gone,
+    /// because its worktree was moved.
     fn turn_to(&mut self, journal: &Journal) {
         let path = journal.path();
         let mut all: Vec<JournalRead> = self.others.drain(..).collect();
@@ -160,7 +160,7 @@ impl EventStore {
         Ok(store)
     }
 
-    /// Notes what waits for the checkout now: a person may have made room since that was journalled.
+    /// Notes work waiting for the checkout: a person may have made room since that was journalled.
     pub fn note_waiting(&mut self, waiting: Option<WaitingWork>) {
         self.past.history.active.waiting = waiting;
     }
@@ -265,7 +265,7 @@ impl EventStore {
         Ok((records, written))
     }
 
-    /// Adds records to the history that were written right after what has been read.
+    /// Adds records to the history, written right after the last read one.
     fn add(&mut self, written: &[Record]) {
         for record in written {
             // Every other reader gets it from its line.

@@ -11,13 +11,12 @@ use crate::{
     project::{config::Config, workspace::Workspace},
 };
 
-/// The name of the executor of a task: the one that `--on` gave, or the task's own, or that of the
-/// settings.
+/// The name of a task's executor: from `--on`, the task or the settings.
 pub fn name_of<'a>(config: &'a Config, task: &'a Task, given: Option<&'a str>) -> &'a str {
     given.or(task.run_on.as_deref()).unwrap_or(&config.run_on)
 }
 
-/// Returns the executor of this name; this machine as it is where there is no name.
+/// Returns the executor of this name; the local one without a name.
 ///
 /// # Errors
 /// There is none of this name.
@@ -26,7 +25,7 @@ pub fn find(config: &Config, name: Option<&str>) -> Result<Executor> {
     found.map_err(|why| Failure::new(Exit::Invalid, why).into())
 }
 
-/// Returns the commands that set up a slot for this executor, and where that is: what they made is
+/// Returns the commands that set up a slot for this executor, and where that is: their output is
 /// nowhere else if files are sent there.
 pub fn setup(config: &Config, run_on: Option<&str>) -> Vec<String> {
     let is_sent = |it: &Executor| it.files() == Some(FileTravel::Sent);
@@ -38,7 +37,7 @@ pub fn setup(config: &Config, run_on: Option<&str>) -> Vec<String> {
 /// Returns the executors that these tasks need, each once.
 ///
 /// # Errors
-/// A task, or `given`, names one that does not exist; attempts that work in the checkout cannot run
+/// A task, or `given`, names an unknown one; attempts that work in the checkout cannot run
 /// elsewhere.
 pub fn needed<'a>(
     workspace: &Workspace,

@@ -34,7 +34,7 @@ pub struct FailureOutputReader {
 pub type FailureOutputs = BTreeMap<TaskId, Vec<String>>;
 
 impl FailureOutputReader {
-    /// Returns a reader for a repository. Like the logs, what it reads has no secrets.
+    /// Returns a reader for a repository. Like the logs, its output has no secrets.
     pub fn new(workspace: &Workspace) -> FailureOutputReader {
         FailureOutputReader { logs: workspace.log_folder(), secrets: workspace.secrets() }
     }
@@ -105,7 +105,7 @@ pub fn last_words(path: &Path, count: usize) -> Vec<String> {
     last_of(&readable(path), count)
 }
 
-/// The part of an output file that may tell a failure, safe to print.
+/// The part of an output file that may show a failure, safe to print.
 fn readable(path: &Path) -> String {
     terminal::printable(agent_output::failure(path).as_bytes())
 }

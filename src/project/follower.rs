@@ -1,9 +1,9 @@
-//! A branch and its checkout follow what landed, whenever nothing of a person's is in the way.
+//! A branch and its checkout follow landed work, unless a person's work is in the way.
 //!
 //! The graph file is the one file that a person edits while tasks are completed in it. Where both
-//! have changed it, it is merged by task: the file gets the merged text at once, and git is told
-//! that its own version is the one that landed, so that it leaves the file alone. A kill in between
-//! leaves a file that reads the same with the old commit and with the new one.
+//! have changed it, it is merged by task: the file gets the merged text at once, and the landed
+//! version is staged, so that git leaves the file alone. A kill in between leaves a file that reads
+//! the same with the old commit and with the new one.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,12 +28,12 @@ use crate::{
     regular_file,
 };
 
-/// How long the lock of another git process is waited for while a run goes on.
+/// The wait for the lock of another git process during a run.
 pub const BUSY: Duration = Duration::from_secs(2);
 /// The same at the end of a run, after which nothing tries again.
 pub const LAST_BUSY: Duration = Duration::from_secs(30);
 
-/// A branch that follows what landed for it.
+/// A branch that follows its landed work.
 #[derive(Clone, Debug)]
 pub struct Follower {
     root: PathBuf,
@@ -43,7 +43,7 @@ pub struct Follower {
     branch: String,
 }
 
-/// Where a branch is after it was to follow.
+/// The state of a branch that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
     /// It has all that landed.
@@ -52,17 +52,17 @@ pub enum Followed {
     Waits(WaitingWork),
 }
 
-/// What was done about a branch that a person had moved back or rewritten.
+/// The response to a branch that a person had moved back or rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedWork {
-    /// The ref under which the work is as it landed before.
+    /// The ref that keeps the work as it landed before.
     pub kept: String,
     /// Whether the work is on top of the branch now; if not, it conflicts with it.
     pub is_there: bool,
 }
 
 impl CarriedWork {
-    /// What was done, as a sentence.
+    /// A summary sentence.
     pub fn text(&self, branch: &str) -> String {
         let kept = &self.kept;
         let now = if self.is_there {
@@ -95,8 +95,8 @@ impl Follower {
         }
     }
 
-    /// Moves the branch and its checkout to what landed, if nothing is in the way. Waits at most this
-    /// long for the lock of another git process.
+    /// Moves the branch and its checkout to landed work, if nothing is in the way. Waits at most
+    /// this long for the lock of another git process.
     ///
     /// # Errors
     /// Errors of git and of the disk.
@@ -134,7 +134,7 @@ impl Follower {
         }
     }
 
-    /// Returns what waits for the branch, without a change; none if it has all that landed.
+    /// Returns the branch's waiting work, without a change; none if it has all that landed.
     ///
     /// # Errors
     /// Errors of git.

@@ -64,8 +64,8 @@ pub struct Written {
     pub foreign: Vec<Foreign>,
     /// The status of the task just before; none if the task was removed.
     pub old: Option<Status>,
-    /// Whether the file has the status: not if the task was removed, or is to be claimed and can no
-    /// longer start.
+    /// Whether the file has the status: not if the task was removed, or can no longer start when
+    /// claimed.
     pub is_written: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct EditedText {
 /// The reason why a file is not a valid graph.
 #[derive(Debug)]
 pub struct Rejected {
-    /// The name of the file, as it is shown.
+    /// The displayed name of the file.
     pub name: String,
     /// Its text, as far as it was read.
     pub text: String,
@@ -322,8 +322,8 @@ impl GraphFile {
         }
     }
 
-    /// Puts the file back if something that is not a regular file is in its place: no editor does
-    /// that. Returns where that is now, if there was such a thing.
+    /// Restores the file if a special file is in its place: no editor does that. Returns the new
+    /// path of the special file, if any.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -398,7 +398,7 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Returns a time as it is written to the file: RFC 3339, to the second.
+/// Returns a time in the format of the file: RFC 3339, to the second.
 pub fn rfc3339(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

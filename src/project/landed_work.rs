@@ -1,4 +1,4 @@
-//! What has landed, attempt by attempt, as the branch has it.
+//! Landed work by attempt, as the branch has it.
 
 use std::collections::HashMap;
 
@@ -89,8 +89,9 @@ pub struct LandedChange {
 }
 
 impl LandedChange {
-    /// The work of an attempt, if it has commits that the commit `tip` descends from, and was not taken
-    /// back. What an attempt left that did not complete its task is work as well, if it is there.
+    /// The work of an attempt, if it has commits that the commit `tip` descends from, and was not
+    /// taken back. Leftovers of an attempt that did not complete its task are work as well, if
+    /// there.
     ///
     /// # Errors
     /// The error of `git`.
@@ -161,7 +162,7 @@ fn rebased(
     let is_own = |message: &str| {
         commits.iter().any(|commit| message.lines().next() == Some(commit.subject.as_str()))
     };
-    // What the work began from had none of its copies: older history is not read, for each task.
+    // The work's base had none of its copies: older history is not read, for each task.
     let below = commits.first().map(|first| repo.commit_of(&format!("{}^", first.id)));
     let below = below.transpose()?.flatten();
     let all = repo.messages_with(tip, below.as_deref(), "")?.into_iter();
@@ -175,8 +176,8 @@ fn rebased(
 
 // The newest commit of each task, by the trailers in the messages of commits.
 //
-// Commits that arrive from another clone are in no journal here. The history is read once, and then
-// what is new in it.
+// Commits that arrive from another clone are in no journal here. The history is read once, then
+// only its new commits.
 
 /// The starts of the lines that name the task and the attempt of a commit.
 const TRAILERS: [&str; 2] = ["Ralph-Task: ", "Ralph-Attempt: "];

@@ -11,7 +11,7 @@ use crate::{
     regular_file,
 };
 
-/// Files that a tool writes, in which the lines of two sides make no sense together.
+/// Files that a tool writes, where the lines of two sides make no sense together.
 const LOCK_FILES: &[&str] = &[
     "Cargo.lock",
     "Gemfile.lock",

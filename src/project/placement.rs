@@ -44,13 +44,12 @@ pub struct PlacedProcess {
     pub spec: ProcessSpec,
     /// The way to it, if it runs behind a worker.
     pub carrier: Option<Carrier>,
-    /// Where it runs, if that is not this machine as it is. The name of a machine is not known
-    /// before the process is there.
+    /// Where it runs, unless local. The name of a machine is unknown before the process is there.
     pub placement: Option<Placement>,
 }
 
 impl PlacedProcess {
-    /// A process on this machine as it is.
+    /// A local process.
     pub fn here(spec: ProcessSpec) -> PlacedProcess {
         PlacedProcess { spec, carrier: None, placement: None }
     }
@@ -66,21 +65,21 @@ impl PlacedProcess {
     }
 }
 
-/// What an executor must know about a process.
+/// An executor's facts about a process.
 pub struct ProcessFacts {
-    /// What its processes are recognized by, such as `r1.a.2`.
+    /// The mark of its processes, such as `r1.a.2`.
     pub mark: String,
-    /// The slot in which it works.
+    /// Its slot.
     pub slot: PathBuf,
     /// The commit from which the work in the slot starts.
     pub base: Option<CommitId>,
-    /// The folder of the task, in which it reports.
+    /// The folder of the task, for its reports.
     pub task_dir: PathBuf,
     /// The record of its attempt.
     pub record: PathBuf,
     /// The preset of its agent, if it has one.
     pub agent: Option<String>,
-    /// What the task needs of a cluster.
+    /// The task's cluster resources.
     pub resources: Option<Value>,
     /// Its time limit.
     pub limit: Option<Duration>,
@@ -115,8 +114,8 @@ impl fmt::Display for PlacementFault {
     }
 }
 
-/// Does what takes long before the first process of this program at an executor: asks which engine
-/// there is, and sends this program. It is done once.
+/// Does slow work before the first process of this program at an executor: detects the engine, and
+/// sends this program. It is done once.
 ///
 /// # Errors
 /// The executor cannot run a process.
@@ -162,11 +161,11 @@ pub fn placed(
     }
 }
 
-/// Checks what can be seen from here of an executor: a sandbox works, an engine answers, a program is
+/// Checks the locally visible part of an executor: a sandbox works, an engine answers, a program is
 /// there.
 ///
 /// # Errors
-/// What is missing; a message for a person.
+/// A missing part; a message for a person.
 pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
     let program = |program: &str| {
         let found = process::resolve(program, workspace.root());
@@ -227,7 +226,7 @@ pub fn answers(executor: &Executor) -> Result<(), String> {
     }
 }
 
-/// Removes what processes with this mark have left, all of which have ended.
+/// Removes the leftovers of processes with this mark, which have all ended.
 pub fn clean_up(workspace: &Workspace, executor: &Executor, mark: &str) {
     suspect_slots::signs(&workspace.state, mark).remove();
     if let ExecutorKind::Container(settings) = &executor.kind
@@ -237,7 +236,7 @@ pub fn clean_up(workspace: &Workspace, executor: &Executor, mark: &str) {
     }
 }
 
-/// Returns what makes the sandbox of an executor, if it is one and works.
+/// Returns the sandbox support of an executor, if it is one and works.
 pub fn sandbox_support(executor: &Executor) -> Option<SandboxSupport> {
     let ExecutorKind::Sandbox(settings) = &executor.kind else { return None };
     process::sandbox::support(settings.engine).ok()
@@ -364,7 +363,7 @@ fn image(executor: &Executor) -> Option<&str> {
     }
 }
 
-/// What a container must see besides the slot: the objects that the slot borrows.
+/// The other mounts of a container: the objects that the slot borrows.
 fn mounts(workspace: &Workspace) -> Vec<SharedPath> {
     let objects = workspace.repo.common_dir().join("objects");
     vec![SharedPath { path: objects, read_only: true }]

@@ -13,7 +13,7 @@ use crate::{
 pub struct ShellFault {
     /// The command.
     pub command: String,
-    /// What the shell says about it.
+    /// The shell's message.
     pub why: String,
 }
 

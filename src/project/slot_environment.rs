@@ -40,12 +40,12 @@ pub fn lead_to_slot(workspace: &Workspace, spec: &mut ProcessSpec) {
             None => spec.env_remove.push(name),
         }
     }
-    // What is set for this process counts more.
+    // Variables of this process override.
     moved.append(&mut spec.env);
     spec.env = moved;
 }
 
-/// The variable by which Docker Compose names what it starts in a slot; none where the person names it.
+/// The variable with the Docker Compose project name of a slot; none where the person sets it.
 fn compose_project(workspace: &Workspace, slot: &Path) -> Option<(String, String)> {
     const NAME: &str = "COMPOSE_PROJECT_NAME";
     let file = regular_file::read_to_string(&workspace.root().join(".env")).unwrap_or_default();

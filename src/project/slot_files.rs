@@ -40,8 +40,8 @@ pub fn bring(main: &Repo, slot: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// Removes what an attempt left in the place of a folder that leads to a file: a link may lead out of
-/// the slot. Returns whether the file may be there: the commit may have another file in that place.
+/// Removes an attempt's entry in place of a folder that leads to a file: a link may lead out of the
+/// slot. Returns whether the file may be there: the commit may have another file in that place.
 fn clear_way(slot: &Repo, path: &Path) -> Result<bool> {
     let above = path.ancestors().skip(1).filter(|above| *above != Path::new(""));
     for above in above {
@@ -72,8 +72,8 @@ pub fn can_be_read(main: &Repo) -> bool {
 /// The file at the top of a virtualenv of Python.
 const VENV: &str = "pyvenv.cfg";
 
-/// Copies a file of a virtualenv. Its scripts, and the packages that it has as a link to their source,
-/// name the folder in which it was made: in the copy they name that of the copy.
+/// Copies a file of a virtualenv. Its scripts, and the packages that it has as a link to their
+/// source, name its original folder: in the copy they name the copy's.
 fn copy_moved((from, main): (&Path, &Path), (to, slot): (&Path, &Path)) -> io::Result<()> {
     let shown = |path: &Path| path.display().to_string();
     let moved = |text: &str| environment::moved(text, &shown(main), &shown(slot));
@@ -96,7 +96,7 @@ fn copy_moved((from, main): (&Path, &Path), (to, slot): (&Path, &Path)) -> io::R
     copy(from, to)?;
     let text = regular_file::read(from).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(text) = text.filter(|text| moved(text) != *text) {
-        // It may be one that its owner cannot write.
+        // Its owner may be unable to write it.
         fs::remove_file(to)?;
         fs::write(to, moved(&text))?;
         fs::set_permissions(to, found.permissions())?;
@@ -119,7 +119,7 @@ fn link(target: &Path, to: &Path) -> io::Result<()> {
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let is_link = fs::symlink_metadata(from)?.is_symlink();
     if let Ok(there) = fs::symlink_metadata(to) {
-        // A file that changed in the repository is copied again, and one that cannot be read.
+        // A file that changed in the repository is copied again, and so is an unreadable one.
         let is_same = there.is_symlink() == is_link
             && if is_link {
                 fs::read_link(from)? == fs::read_link(to)?

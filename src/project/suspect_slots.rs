@@ -1,5 +1,5 @@
-//! The slots in which a process of an ended attempt may still work, such as one on a node that its
-//! cluster has lost. No run uses them again before its worker or the engine there proves that it has ended.
+//! The slots where a process of an ended attempt may still work, such as on a node lost by its
+//! cluster. No run uses them again before its worker or the engine there proves that it has ended.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use crate::{
     regular_file,
 };
 
-/// A slot in which a process may still work.
+/// A slot where a process may still work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspectSlot {
     /// The slot.
     pub path: PathBuf,
     /// The executor of the attempt.
     pub run_on: String,
-    /// What its processes are recognized by.
+    /// The mark of its processes.
     pub mark: String,
     /// Why they may not have ended.
     pub why: String,
@@ -33,7 +33,7 @@ impl SuspectSlot {
         (&self.path, &self.mark) == (&other.path, &other.mark)
     }
 
-    /// Says why the slot is not used, and what a person can do.
+    /// Says why the slot is not used, and the remedy.
     pub fn text(&self) -> String {
         format!(
             "an earlier attempt may still work in it: {}; remove the folder once nothing of it runs at \
@@ -70,7 +70,7 @@ pub fn add(state: &StateFolder, slot: &SuspectSlot) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Forgets a slot in which nothing works any more.
+/// Forgets a slot without running processes.
 ///
 /// # Errors
 /// Errors of the disk.

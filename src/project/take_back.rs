@@ -1,5 +1,5 @@
-//! Landed work that is taken back: a commit on top of the branch without it, in which its tasks are
-//! open again. Nothing is rewritten.
+//! Taking back landed work: a commit on top of the branch removes it and reopens its tasks. Nothing
+//! is rewritten.
 
 use std::{collections::BTreeSet, fs};
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The file in the state folder with what is about to be taken back.
+/// The file in the state folder with the pending take-back.
 const INTENT: &str = "take-back.json";
 
 /// The work of some tasks on a branch.
@@ -43,11 +43,11 @@ pub struct TakeBack {
     pub named: Vec<TaskId>,
     /// Their work, newest first.
     pub work: Vec<LandedChange>,
-    /// What the next attempts at these are told.
+    /// The note for the next attempts at these.
     pub note: Option<String>,
 }
 
-/// Work that cannot be taken back: later commits changed what it changed.
+/// Work that cannot be taken back: later commits changed it.
 #[derive(Clone, Debug)]
 pub struct LaterChanges {
     /// The task.
@@ -58,7 +58,7 @@ pub struct LaterChanges {
     pub commits: Vec<String>,
 }
 
-/// What is about to be recorded, once the branch has the commit.
+/// The records to write once the branch has the commit.
 #[derive(Debug, Serialize, Deserialize)]
 struct TakeBackIntent {
     branch: String,
@@ -168,7 +168,7 @@ impl TakeBack {
         later.map(|(entry, _)| entry.task_id.clone()).filter(is_done).collect()
     }
 
-    /// Moves the tip of the branch to the commit, and records what was taken back. Returns false, and
+    /// Moves the tip of the branch to the commit, and records the take-back. Returns false, and
     /// changes nothing, if others moved the branch. After a kill, [`settle`] records the rest.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ fn reverts<'a>(commits: impl Iterator<Item = &'a CommitId>) -> String {
     lines.join("\n")
 }
 
-/// Records what was taken back by a command that was killed before it could do so. The caller has the
+/// Records the take-back of a command that was killed before it could do so. The caller has the
 /// lock of the runs.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What the work of an attempt must satisfy.
+//! The criteria for an attempt's work.
 
 use std::collections::BTreeSet;
 
@@ -67,14 +67,14 @@ const NAMED: usize = 5;
 /// The faults and the remarks about the files of an attempt.
 #[derive(Debug, Default)]
 pub(super) struct WorkFiles {
-    /// Why the work must not land, each with what to do.
+    /// Why the work must not land, each with its fix.
     pub(super) faults: Vec<String>,
     /// New files that are large or binary, each with its size.
     pub(super) bulk: Vec<String>,
 }
 
 impl WorkFiles {
-    /// Looks at what the commits from `base` to `head` add, and at the paths that they `changed`.
+    /// Looks at the additions from `base` to `head`, and at the paths that they `changed`.
     ///
     /// # Errors
     /// Errors of git.

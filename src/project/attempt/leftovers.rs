@@ -44,10 +44,10 @@ const LINES: usize = 3;
 /// The number of paths that are not work of an attempt and that are named.
 const MOST_OTHERS: usize = 10_000;
 
-/// What tools leave in a repository, also in one that does not ignore it.
+/// Tool leftovers in a repository, even if it does not ignore them.
 const UNWANTED: [&str; 4] = ["node_modules", ".venv", "__pycache__", ".claude/settings.local.json"];
 
-/// Returns what tools leave in a repository and a commit of it does not have: it does not land.
+/// Returns the tool leftovers that a commit lacks: they do not land.
 pub fn unwanted(workspace: &Workspace, base: Option<&CommitId>) -> Vec<&'static str> {
     let has = |base: &CommitId, path: &str| workspace.repo.has_at(base, path).unwrap_or(true);
     let is_new = |path: &&str| base.is_none_or(|base| !has(base, path));
@@ -74,10 +74,10 @@ pub fn left_out(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> R
     Ok(tools.chain(code.iter().map(|path| format!("{path}, which git ignores"))).collect())
 }
 
-/// The files of source code, written since, that git ignores in a folder of sources, and folders with
-/// such files. In other folders they are what a build makes.
+/// The files of source code, written since, that git ignores in a folder of sources, and folders
+/// with such files. In other folders they are build output.
 fn ignored_code(tree: &Repo, since: SystemTime) -> Result<Vec<String>> {
-    /// What holds the sources of a project.
+    /// The source folders of a project.
     const SOURCES: [&str; 5] = ["src", "lib", "app", "tests", "test"];
     let is_new = |file: &PathBuf| {
         // Files of C may be made of others.
@@ -228,8 +228,8 @@ pub fn pin(
     }
 }
 
-/// Moves the repositories that an attempt made in its slot to a folder beside the slots: no commit can
-/// keep them, and each would keep a slot out of use. Returns where they are now.
+/// Moves repositories that an attempt made in its slot to a folder next to the slots: no commit can
+/// keep them, and each would keep a slot out of use. Returns their new paths.
 fn set_aside(
     workspace: &Workspace,
     tree: &Repo,

@@ -96,11 +96,11 @@ pub struct AttemptRecord {
     /// The slot of an isolated attempt; `None` if it works in the checkout.
     #[serde(default, alias = "apart")]
     pub slot: Option<SlotAssignment>,
-    /// Where it runs: the name of an executor; none for this machine as it is.
+    /// The name of its executor; none if local.
     pub run_on: Option<String>,
     /// The attempt's folder, relative to the repository.
     pub log: String,
-    /// The folder in which it reports, relative to the repository; none for the folder of its task.
+    /// The folder for its reports, relative to the repository; none for the folder of its task.
     pub folder: Option<String>,
     /// The acceptance criteria.
     pub terms: Option<AcceptanceCriteria>,
@@ -127,7 +127,7 @@ pub struct AttemptRecord {
     /// Why it was refused before its agent got another prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// What was found of its work, once that is about to land.
+    /// The evidence about its work, once about to land.
     pub found: Option<Box<Evidence>>,
 }
 
@@ -142,7 +142,7 @@ impl AttemptRecord {
         pin_name(place, &self.task_id, self.attempt)
     }
 
-    /// Returns what was found of the work of the attempt, with its landing, if it is in the target
+    /// Returns the evidence about the attempt's work, with its landing, if it is in the target
     /// branch.
     ///
     /// # Errors
@@ -180,8 +180,8 @@ impl AttemptRecord {
         self.slot.as_ref()?.landing.as_ref()
     }
 
-    /// Returns the record of an attempt that works in a slot which contains only its base. What git
-    /// reads there is filled in once the slot exists.
+    /// Returns the record of an attempt that works in a slot which contains only its base. Facts
+    /// from git are filled in once the slot exists.
     #[must_use]
     pub fn in_slot(self, slot: SlotAssignment, base: CommitId) -> AttemptRecord {
         let branch = Some(super::branch_of(&self.task_id));
@@ -210,7 +210,7 @@ impl AttemptRecord {
         noted.context("record the agent's process")
     }
 
-    /// Returns the repository in which the attempt works.
+    /// Returns the repository where the attempt works.
     ///
     /// # Errors
     /// The slot no longer exists.
@@ -221,8 +221,7 @@ impl AttemptRecord {
                 ensure!(slot.path.exists(), "`{}` is gone", slot.path.display());
                 git::remove_special_files(&slot.path)
                     .with_context(|| format!("cannot clean the slot `{}`", slot.path.display()))?;
-                // Git searches the parent folders if a folder is no repository. Reject such a
-                // match.
+                // Git searches the parent folders if a folder is no repository. Reject that match.
                 let tree = workspace.repo.slots().discover(&slot.path).ok();
                 let tree = tree.filter(|tree| tree.is_top(&slot.path));
                 tree.map(Rc::new).with_context(|| {

@@ -1,4 +1,4 @@
-//! The folder in which the agent of an attempt reports: its `DONE`, its questions, its notes.
+//! The report folder of an attempt's agent: its `DONE`, its questions, its notes.
 
 use std::{
     fs,
@@ -26,9 +26,9 @@ use crate::{
 /// The length limit of the questions of an attempt, in characters.
 pub const QUESTION: usize = 2000;
 
-/// Returns the folder in which the next attempt at a task reports, relative to the repository. Other
-/// attempts do not know its name, so that none can speak for it. A plain loop, in which there is one
-/// attempt at a time, has one folder that people use as well.
+/// Returns the report folder of the next attempt at a task, relative to the repository. Other
+/// attempts do not know its name, so that none can speak for it. A plain loop, with one attempt at
+/// a time, has one folder that people use as well.
 ///
 /// # Errors
 /// There are no random numbers.
@@ -43,8 +43,8 @@ pub fn new_folder(workspace: &Workspace, id: &TaskId) -> Result<String> {
     Ok(format!("{task}/{}", &token[..DIGITS]))
 }
 
-/// Moves the files of one folder to another. Notes are added to those that are there; another file
-/// that is there stays, and so does that which was to be moved.
+/// Moves the files of one folder to another. Notes are appended to existing ones; another existing
+/// file stays, and so does its source.
 ///
 /// # Errors
 /// Errors of the disk.
@@ -66,7 +66,7 @@ fn move_files(workspace: &Workspace, from: &str, to: &str) -> Result<()> {
             fs::rename(&old, &new).with_context(failed)?;
         } else if name == NOTES {
             let file = |folder: &str| FileBelow::of(root, &Path::new(folder).join(NOTES));
-            // What is no text stays where it is.
+            // Non-text files stay in place.
             let text = |folder| file(folder)?.read_to_string();
             if let (Ok(Some(first)), Ok(Some(second))) = (text(to), text(from)) {
                 let joined = [first.trim_end(), second.trim_end()].join("\n\n") + "\n";
@@ -110,7 +110,7 @@ pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
 }
 
 impl AttemptRecord {
-    /// The folder in which its agent reports, relative to the repository.
+    /// The folder for its agent's reports, relative to the repository.
     pub fn folder(&self, workspace: &Workspace) -> String {
         self.folder.clone().unwrap_or_else(|| workspace.task_dir(&self.task_id))
     }
@@ -143,7 +143,7 @@ impl AttemptRecord {
             fs::remove_file(file).with_context(|| format!("remove `{}`", file.display()))?;
         }
         move_files(workspace, &own, &task)?;
-        // Only if they are empty: what was not moved is kept.
+        // Only if empty: unmoved files are kept.
         let _ = fs::remove_dir(root.join(&own));
         if let Some(slot) = &self.slot {
             let folder = slot.path.join(&own);
@@ -188,7 +188,7 @@ impl AttemptRecord {
         Ok(())
     }
 
-    /// Removes its reports of completion, since its agent goes on.
+    /// Removes its completion reports, since its agent continues.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -240,7 +240,7 @@ pub fn read_prompt(path: &Path, name: &Path) -> Result<String> {
     })
 }
 
-/// Returns the prompt of the next iteration: the file, then what its agent could not know.
+/// Returns the prompt of the next iteration: the file, then facts unknown to its agent.
 ///
 /// # Errors
 /// Errors of [`read_prompt`].

@@ -25,8 +25,8 @@ use crate::{
 const FEW: usize = 5;
 
 /// Returns the files that say how work is judged, where attempts run, and which ignored files they
-/// see, as far as an attempt must not change them: the settings of its run for all, and both files of
-/// a repository for one that is kept in somewhere, because that would let the next one out.
+/// see, as far as an attempt must not change them: the settings of its run for all, and both files
+/// of a repository for a confined attempt, because a change would free the next one.
 fn guarded(workspace: &Workspace, record: &AttemptRecord) -> Vec<String> {
     let own = workspace.layers.own_text().map(|(path, _)| path);
     let fences = [config_layers::PATH, slot_files::INCLUDE].map(str::to_owned);
@@ -96,7 +96,7 @@ pub fn check_evidence(
     evidence.metadata_only = may_be_metadata
         && !committed.is_empty()
         && committed.iter().all(|path| is_metadata(workspace, task, path));
-    // The iterations of a plain loop may do in the checkout what they like.
+    // The iterations of a plain loop may change the checkout freely.
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     evidence.to_prove = evidence.report.is_some()
         && !is_free
@@ -142,7 +142,7 @@ pub fn check_evidence(
     Ok(())
 }
 
-/// What is said of the files that still have both sides of a conflict.
+/// The message about files that still have both sides of a conflict.
 fn still_marked(tree: &Repo, record: &AttemptRecord) -> Option<String> {
     let is_still = |path: &&String| {
         regular_file::read(&tree.root().join(path)).is_ok_and(|text| is_marked(&text))
@@ -159,7 +159,7 @@ const COMPARED: usize = 100;
 const SOME_LINES: usize = 3;
 
 /// Adds to the evidence which landed work of other tasks it takes back. Where git cannot tell, the
-/// attempt does not land: nobody could say that nothing of theirs is lost.
+/// attempt does not land: work of theirs might be lost.
 pub fn weigh_others(
     workspace: &Workspace,
     record: &AttemptRecord,
@@ -176,8 +176,8 @@ pub fn weigh_others(
 }
 
 /// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
-/// commits, leave all its files as they were before it, or have hardly a line of what it added, in all
-/// or to a file in which the task `collided` with others.
+/// commits, leave all its files as they were before it, or have hardly a line of its additions, in
+/// all or to a file where the task `collided` with others.
 ///
 /// # Errors
 /// Errors of git.
@@ -234,7 +234,7 @@ fn taken_back(
                 && repo.has_same_file(&before, &head.id, path)?
                 && repo.has_same_file(last, base, path)?;
         }
-        // What it added to other files is all there.
+        // Additions to other files are all there.
         if is_as_before || !is_most(gone, all) {
             return Ok(is_as_before);
         }
@@ -286,9 +286,9 @@ fn is_most(part: usize, all: usize) -> bool {
     part > 0 && part * 4 >= all * 3
 }
 
-/// What is said of work that takes back landed work of other tasks although its task conflicted in
-/// these files before. Files that one side deleted have no lines of both, and one that the work
-/// rewrites loses more than what they added: what is lost there is only named.
+/// The message about work that takes back landed work of other tasks although its task conflicted
+/// in these files before. Files that one side deleted have no lines of both, and a rewritten one
+/// loses more than their additions: losses there are only named.
 ///
 /// # Errors
 /// The error of `git`.
@@ -335,7 +335,7 @@ fn dropped_side(
     }))
 }
 
-/// Adds to the evidence the changed files that decide what is checked, and the changed tests.
+/// Adds to the evidence the changed files that control the checks, and the changed tests.
 fn check_inputs(
     workspace: &Workspace,
     tree: &Repo,

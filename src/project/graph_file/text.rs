@@ -19,7 +19,7 @@ use crate::{
     regular_file,
 };
 
-/// Reads the file, and what it was like right before.
+/// Reads the file, and its stamp right before.
 ///
 /// # Errors
 /// It is missing, too large, not UTF-8 or not a regular file; errors of the disk.

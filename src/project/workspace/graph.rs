@@ -28,7 +28,7 @@ const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
 pub struct GraphCommits {
     /// The tip of the branch, which has all that landed.
     pub tip: CommitId,
-    /// The commit of which the file in the checkout is an edited version.
+    /// The base commit of the edited file in the checkout.
     base: Option<CommitId>,
 }
 
@@ -41,8 +41,8 @@ impl GraphCommits {
         let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(None) };
         let head = workspace.repo.head()?;
         let base = match head.commit {
-            // What a person committed on the branch and what landed is read together, too.
-            // What a person committed elsewhere belongs to a run that lands on a branch of its own.
+            // A person's commits on the branch and landed work are read together, too. A person's
+            // commits elsewhere belong to a run that lands on a branch of its own.
             Some(commit)
                 if head.branch.as_deref() == Some(branch)
                     || named_branch(workspace).as_deref() == Some(branch) =>
@@ -54,8 +54,8 @@ impl GraphCommits {
         Ok(Some(GraphCommits { tip: tip.commit, base }))
     }
 
-    /// Returns what has landed in the graph, and the same with what a person has changed in `file`,
-    /// the text in the checkout; none if git does not track the graph.
+    /// Returns the landed graph, and the same with a person's changes in `file`, the text in the
+    /// checkout; none if git does not track the graph.
     ///
     /// # Errors
     /// The error of `git`.
@@ -112,12 +112,12 @@ impl Workspace {
         Ok(head.map(|head| self.committed_graph(&head)).transpose()?.flatten())
     }
 
-    /// Reads the graph, with what has landed for the branch and waits for the checkout.
+    /// Reads the graph, with work landed for the branch that waits for the checkout.
     ///
     /// # Errors
     /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
-        // The commits first: the file gets what lands before HEAD moves.
+        // The commits first: the file gets landings before HEAD moves.
         let branch = landing_branch(self)?;
         let commits = branch.map(|branch| GraphCommits::of(self, &branch)).transpose()?.flatten();
         let file = checkout_graph(self)?;
@@ -125,7 +125,7 @@ impl Workspace {
             return Ok(file);
         };
         let texts = commits.texts(self, Some(file.text()))?;
-        // What does not fit together is said by the run.
+        // The run reports conflicts.
         Ok(texts.and_then(|(_, text)| file.with_text(&text).ok()).unwrap_or(file))
     }
 
@@ -188,8 +188,7 @@ pub fn policy_for(
     Ok(Policy { elsewhere, ..policy })
 }
 
-/// The branch whose graph this is: the one that the settings or a living run name, and otherwise
-/// the one of the checkout.
+/// The branch of this graph: from the settings or a living run, otherwise that of the checkout.
 ///
 /// # Errors
 /// The error of `git`.
@@ -198,7 +197,7 @@ pub fn landing_branch(workspace: &Workspace) -> Result<Option<String>> {
     named.map_or_else(|| Ok(workspace.repo.head()?.branch), |branch| Ok(Some(branch)))
 }
 
-/// The newest commit of a branch with what landed on it.
+/// The newest commit of a branch with its landed work.
 ///
 /// # Errors
 /// The branch has no commit; the error of `git`.
