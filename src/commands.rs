@@ -268,7 +268,7 @@ impl Invocation {
         Ok(Invocation { name: name.or(meant), ..self.clone() })
     }
 
-    /// Opens the repository for a review of what landed: on the branch of the newest run.
+    /// Opens the repository for a review of landed work: on the branch of the newest run.
     ///
     /// # Errors
     /// Errors of [`Invocation::workspace`] and of git.
@@ -349,7 +349,7 @@ impl Invocation {
     /// The working directory no longer exists.
     pub fn file(&self, path: &Path) -> Result<PathBuf> {
         let whole = env::current_dir().context("the working directory is gone")?.join(path);
-        // Whether the file is in the repository is told from how its path begins.
+        // The start of its path decides whether the file is in the repository.
         let leads_up = whole.components().any(|part| part == Component::ParentDir);
         let folder = whole.parent().filter(|_| leads_up).and_then(|it| fs::canonicalize(it).ok());
         let found = folder.and_then(|folder| Some(folder.join(whole.file_name()?)));
@@ -422,7 +422,7 @@ fn success(text: &str) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Checks that the graph has what a filter names.
+/// Checks that the graph has a filter's names.
 ///
 /// # Errors
 /// A name that no task has, with the nearest one; a filter that selects nothing.

@@ -42,11 +42,11 @@ const UNTAGGED: &str = "General";
 pub(super) struct ReportingAttempt {
     id: String,
     number: u32,
-    /// Its folder, for what the run reads.
+    /// Its folder, for the run's input.
     folder: PathBuf,
-    /// The folder in which its agent works.
+    /// The working folder of its agent.
     tree: PathBuf,
-    /// What a note must not show.
+    /// Secrets to hide in notes.
     secrets: Redactor,
 }
 
@@ -87,7 +87,7 @@ impl ReportingAttempt {
     /// The attempt around this process.
     ///
     /// # Errors
-    /// Outside an attempt; in one that has ended; in a reviewer.
+    /// Outside an attempt; in an ended one; in a reviewer.
     pub(super) fn around(command: &str) -> Result<ReportingAttempt> {
         refuse_beside(command)?;
         if is_away() {

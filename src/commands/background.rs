@@ -47,7 +47,7 @@ pub(super) fn start(place: &LoopPaths) -> Result<Exit> {
     *flag.context("`--detach` is not on the command line")? = OsString::from("--detached");
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
-    // The run has left the terminal, so only this process gets what is typed.
+    // The run has left the terminal, so only this process gets typed keys.
     signal::listen(move |number| match number {
         signal::SUSPEND => signal::suspend(),
         signal::HANGUP => {}
@@ -80,7 +80,7 @@ pub(super) struct BackgroundReporter {
 impl Reporter for BackgroundReporter {
     fn record(&mut self, record: &Record, _view: &View<'_>) {
         if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
-            // Without its log, the run goes on at the terminal that started it.
+            // Without its log, the run stays at the terminal that started it.
             let _ = process::leave_streams(&self.log);
         }
     }

@@ -1,4 +1,4 @@
-//! `ralph costs`: what attempts cost, and what they brought.
+//! `ralph costs`: the costs and the results of attempts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     view::spend::{CostSum, CostView},
 };
 
-/// Sums what the attempts of the journal used.
+/// Sums the usage of journaled attempts.
 ///
 /// # Errors
 /// No repository; an invalid graph, by story; errors of the disk.
@@ -40,12 +40,12 @@ pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     success(&text)
 }
 
-/// The sums of what attempts used, in groups.
+/// The usage of attempts, in groups.
 ///
 /// # Errors
 /// An invalid graph, by story; errors of the disk.
 pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<CostView> {
-    // Only what the tasks say needs the graph, which may be unreadable for the rest.
+    // Only the fields of tasks need the graph, which may be unreadable for the rest.
     let has_task = matches!(by, By::Story | By::Prompt);
     let graph = if has_task { Some(workspace.graph()?) } else { None };
     let task = |id: &TaskId| {

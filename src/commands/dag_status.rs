@@ -1,4 +1,4 @@
-//! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what.
+//! `ralph dag-status`: complete, in-progress, ready and waiting tasks, with reasons.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -75,7 +75,7 @@ fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<
     Ok((graph, store.skipped().damaged))
 }
 
-/// What the agents do now, by task; `follows` are their outputs as far as they were read before.
+/// The agents' activities, by task; `follows` are their outputs as far as they were read before.
 fn doing(
     invocation: &Invocation,
     follows: &mut BTreeMap<String, Follow>,
@@ -89,8 +89,8 @@ fn doing(
     Ok(doing.collect())
 }
 
-/// The rows of some tasks. On a terminal their notes are below each other, if there is room; below a
-/// row is what its agent does.
+/// The rows of some tasks. On a terminal their notes are below each other, if there is room; below
+/// a row is its agent's work.
 fn rows(
     tasks: &[TaskView],
     doing: &BTreeMap<String, String>,

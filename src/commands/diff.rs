@@ -1,4 +1,4 @@
-//! `ralph diff`: what a task, or a run, changed on the branch, shown as `git diff` shows it.
+//! `ralph diff`: the changes of a task, or a run, on the branch, in the form of `git diff`.
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Shows the changes of a task as they landed, without what only marks it as complete; or all that landed
+/// Shows the changes of a task as they landed, without its mark of completion; or all that landed
 /// in a run.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub(super) fn tip(workspace: &Workspace) -> Result<CommitId> {
     tip.context("the branch has no commit yet")
 }
 
-/// What landed of a task, or of one attempt at it; oldest first.
+/// Landed work of a task, or of one attempt at it; oldest first.
 fn of_task(
     workspace: &Workspace,
     log: &AttemptLog,
@@ -69,7 +69,7 @@ fn of_task(
     fail(Exit::Error, format!("nothing of `{name}` has landed: {why}"))
 }
 
-/// What landed in the reported runs, from the commit below the first of it to the last one.
+/// Work landed in the reported runs, from the commit below the first of it to the last one.
 fn of_run(
     invocation: &Invocation,
     workspace: &Workspace,

@@ -1,8 +1,8 @@
-//! `ralph doctor`: finds what would stop a run.
+//! `ralph doctor`: finds obstacles to a run.
 //!
-//! Each check is a function that returns a finding, whose texts are in `core/finding`. A fault would
-//! end a run, with its exit code; a warning might not. What a trial attempt shows is checked nowhere
-//! else. The repository is not changed.
+//! Each check is a function that returns a finding, whose texts are in `core/finding`. A fault
+//! would end a run, with its exit code; a warning might not. Trial attempt findings are checked
+//! nowhere else. The repository is not changed.
 
 mod machine;
 mod planted;
@@ -104,7 +104,7 @@ fn of_error(kind: FindingKind, error: &anyhow::Error) -> Finding {
     kind.of_error(&fatal::summary(error), exit::of_error(error))
 }
 
-/// All findings, in the order in which a run would hit them: the first fault sets its exit code.
+/// All findings, in the order a run would hit them: the first fault sets its exit code.
 fn findings(
     invocation: &Invocation,
     given: Option<Vec<AgentCommand>>,

@@ -122,7 +122,7 @@ fn spec(invocation: &Invocation, given: &str) -> Result<String> {
 /// A graph that an agent is to extend.
 struct Draft<'a> {
     workspace: &'a Workspace,
-    /// What is wanted.
+    /// The request.
     spec: &'a str,
     /// The text of the graph before.
     base: &'a str,
@@ -135,7 +135,7 @@ struct MadeDraft {
     path: PathBuf,
     /// The number of new tasks.
     tasks: usize,
-    /// What `check --strict` finds in them, drawn.
+    /// Their `check --strict` findings, drawn.
     findings: String,
 }
 

@@ -23,8 +23,8 @@ use crate::{
     project::{graph_file::GraphFile, import},
 };
 
-/// Reads backlogs and adds their tasks, or shows what would be added. They replace unchanged examples
-/// of `ralph init`.
+/// Reads backlogs and adds their tasks, or previews them. They replace unchanged examples of
+/// `ralph init`.
 ///
 /// # Errors
 /// A source that cannot be read, an invalid graph, errors of the disk; inside an attempt.

@@ -50,7 +50,7 @@ const TASK: &str = "prompts/task.md";
 /// The prompt of a loop, relative to the working directory.
 const PROMPT: &str = "PROMPT.md";
 
-/// What follows a setup.
+/// A setup's next step.
 pub enum SetupEnd {
     /// Nothing.
     Done(Exit),
@@ -289,7 +289,7 @@ fn check_idle(repo: Option<&Repo>, steps: &[FileStep]) -> Result<()> {
     Ok(())
 }
 
-/// Prints what was found.
+/// Prints the findings.
 fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     let mut lines = Vec::new();
     if let Some((root, repo)) = place {
@@ -331,7 +331,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     }
 }
 
-/// Prints what was done and the next steps.
+/// Prints the changes and the next steps.
 fn report(steps: &[FileStep], ignored: usize, next: &str) -> Result<Exit> {
     let mut text = steps.iter().fold(String::new(), |text, step| text + &line(step, true));
     if ignored > 0 {
@@ -367,7 +367,7 @@ fn painted(style: Style, word: &str) -> String {
     Paint::for_stream(&std::io::stdout()).text(style, format!("{word:<8}")).into_owned()
 }
 
-/// Prints what would be written.
+/// Prints a preview.
 fn preview(steps: &[FileStep]) -> Result<Exit> {
     let mut text = String::new();
     for step in steps {

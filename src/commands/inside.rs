@@ -85,7 +85,7 @@ impl AttemptContext {
     }
 }
 
-/// Refuses a command by which an agent speaks for its attempt, if this is its reviewer.
+/// Refuses a command of an agent on behalf of its attempt, if this is its reviewer.
 ///
 /// # Errors
 /// A usage error.

@@ -1,4 +1,4 @@
-//! `ralph land`: brings what landed to the branch and the checkout that wait for it.
+//! `ralph land`: brings landed work to the branch and the checkout that wait for it.
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ use crate::{
     view::waits::WaitingWorkView,
 };
 
-/// Moves every branch that waits to what landed for it.
+/// Moves every waiting branch to its landed work.
 ///
 /// # Errors
 /// There is no repository; errors of git and of the disk.
@@ -44,7 +44,7 @@ pub fn run(invocation: &Invocation) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The branch that the newest run landed on, if the checkout is on another one that does not have it.
+/// The branch that the newest run landed on, if the checkout is on another branch without it.
 fn elsewhere(workspace: &Workspace) -> Result<Option<String>> {
     let landed_on = workspace.event_store()?.history().run.begun.branch.clone();
     let (Some(branch), head) = (landed_on, workspace.repo.head()?) else { return Ok(None) };
@@ -57,7 +57,7 @@ fn elsewhere(workspace: &Workspace) -> Result<Option<String>> {
 /// Moves one branch. Returns whether it has all that landed.
 pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<bool> {
     let (repo, follower) = (&workspace.repo, Follower::of(workspace, branch));
-    // A run that goes on does the rest: it verifies what it puts together.
+    // A live run does the rest: it verifies the combined work.
     if !workspace.state.is_locked()? {
         if let Some(carried) = follower.carry_over(repo)? {
             terminal::say(&carried.text(branch));
@@ -99,7 +99,7 @@ pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<b
     }
 }
 
-/// Records what waits for a branch, unless a run has done so.
+/// Records a branch's waiting work, unless a run has done so.
 fn note_waiting(workspace: &Workspace, waiting: &WaitingWork) -> Result<()> {
     let mut store = workspace.event_store()?;
     let known = store.history().active.waiting.as_ref();
@@ -109,7 +109,7 @@ fn note_waiting(workspace: &Workspace, waiting: &WaitingWork) -> Result<()> {
     Ok(())
 }
 
-/// Records that a branch has what had to wait for it.
+/// Records that a branch has its awaited work.
 fn note_followed(workspace: &Workspace, branch: Option<&str>) -> Result<()> {
     let mut store = workspace.event_store()?;
     let Some(waiting) = store.history().active.waiting.clone() else { return Ok(()) };

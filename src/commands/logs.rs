@@ -1,5 +1,5 @@
-//! `ralph logs`: the journal in plain words or as it is, and the output of agents. `ralph attach` is `ralph
-//! logs --follow --output`.
+//! `ralph logs`: the journal in plain words or raw, and the output of agents. `ralph attach` is
+//! `ralph logs --follow --output`.
 
 mod listen;
 mod parts;
@@ -152,7 +152,7 @@ impl LogsPage {
         })
     }
 
-    /// A line of the journal as it is.
+    /// A raw line of the journal.
     fn stranger(&mut self, line: &[u8]) -> Result<()> {
         if !self.as_json {
             return Ok(());

@@ -18,7 +18,7 @@ use crate::{
     core::exit::Exit,
 };
 
-/// What a tool does to the project.
+/// A tool's effect on the project.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ToolEffect {
     /// Nothing.
@@ -64,9 +64,9 @@ const RESOURCES: [(&str, &str); 7] = [
 ];
 /// The tool whose findings are its result.
 const FINDER: &str = "check";
-/// What stands before the command in the address of a resource.
+/// The prefix of the command in the address of a resource.
 const SCHEME: &str = "ralph://";
-/// What an agent must know to use the tools well.
+/// An agent's instructions for the tools.
 const INSTRUCTIONS: &str = "ralph runs coding agents, one per task, through the task graph of this \
     repository, unattended. Each agent sees only its task: give a task a description that stands alone, \
     the tasks it needs in `after`, and `verify` commands that fail without it; then call `check` with \
@@ -151,7 +151,7 @@ fn call(
     }
 }
 
-/// The answer with what a command printed, which `finds` something if it exits with 1 after a result.
+/// The answer with a command's output, which `finds` something if it exits with 1 after a result.
 fn answer(called: Result<OwnCall>, finds: bool) -> McpAnswer {
     let OwnCall { code, output, errors } = match called {
         Ok(called) => called,

@@ -1,4 +1,4 @@
-//! What the page shows, as JSON: the same values that the commands print with `--json`. The server
+//! The page's data, as JSON: the same values that the commands print with `--json`. The server
 //! answers requests with them, and the report contains them.
 
 use std::{cell::OnceCell, collections::BTreeMap, io, path::Path};
@@ -36,12 +36,12 @@ pub(super) struct PageData {
     log: OnceCell<AttemptLog>,
 }
 
-/// What is drawn of the graph.
+/// The drawn subgraph.
 #[derive(Default)]
 pub(super) struct DrawnGraph<'a> {
     /// Whether tasks that are over are left out.
     pub(super) hides_complete: bool,
-    /// Only what is near this task.
+    /// Only tasks near this one.
     pub(super) around: Option<&'a str>,
     /// How many levels up and down are near.
     pub(super) levels: usize,
@@ -60,7 +60,7 @@ impl PageData {
 
     /// The text of a value, without secrets.
     pub(super) fn text(&self, value: &Value) -> String {
-        // As in the journal: what is searched is the JSON.
+        // As in the journal: the JSON is searched.
         self.workspace.secrets().text(&value.to_string())
     }
 
@@ -97,7 +97,7 @@ impl PageData {
         value(&part.with_layout())
     }
 
-    /// What waits for a review.
+    /// Items awaiting review.
     ///
     /// # Errors
     /// An invalid graph; errors of git and of the disk.
@@ -105,8 +105,8 @@ impl PageData {
         value(&review::read(&self.invocation)?)
     }
 
-    /// What each attempt whose agent runs does now and has used, by its name; `follows` are the outputs
-    /// as far as they were read before.
+    /// The activity and usage of each attempt whose agent runs, by its name; `follows` are the
+    /// outputs as far as they were read before.
     pub(super) fn activity(&self, follows: &mut BTreeMap<String, Follow>) -> Value {
         let records: Vec<AttemptRecord> = self.workspace.state.peek();
         let named: BTreeMap<String, &AttemptRecord> =
@@ -200,7 +200,7 @@ impl PageData {
         })
     }
 
-    /// What a commit changed.
+    /// A commit's changes.
     ///
     /// # Errors
     /// An unknown commit; errors of git.
@@ -214,7 +214,7 @@ impl PageData {
         Ok(json!({ "commit": commit, "text": patch.text, "is_cut": patch.is_cut }))
     }
 
-    /// What attempts cost.
+    /// The attempt costs.
     ///
     /// # Errors
     /// Errors of the disk.

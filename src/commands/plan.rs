@@ -1,5 +1,5 @@
-//! `ralph plan`: foresees a run: what it will do, in which order, when and why it ends, what it costs, and
-//! what would end it early or spoil it.
+//! `ralph plan`: predicts a run: its tasks, their order, its end and reason, its cost, and problems
+//! that would end it early or spoil it.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ use crate::{
 /// How many tasks of the order are shown unless all are asked for.
 const PLANNED: usize = 30;
 
-/// Foresees the run that would start now with these flags, or the rest of the one that goes on. Changes
+/// Predicts the run that would start now with these flags, or the rest of the live one. Changes
 /// nothing.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn run(invocation: &Invocation, options: PlanArgs) -> Result<Exit> {
     } else {
         run.policy(&workspace)
     };
-    // With what has landed and waits for the checkout, or on the branch that the settings name.
+    // With landed work that waits for the checkout, or on the branch of the settings.
     let landed = workspace.graph().ok();
     let graph = landed.as_ref().unwrap_or(&file);
     let policy = policy_for(&workspace, policy, graph.graph(), store.history())?;
@@ -92,7 +92,7 @@ pub fn run(invocation: &Invocation, options: PlanArgs) -> Result<Exit> {
     success(&(text + &lines + &order(&plan)))
 }
 
-/// The first lines: how much there is to do, within which limits, and what has landed elsewhere.
+/// The first lines: the amount of work, the limits, and work landed elsewhere.
 fn head(plan: &PlanView, view: &View<'_>) -> String {
     let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
     let (all, open) = (view.admitted().count(), view.admitted().filter(is_open).count());

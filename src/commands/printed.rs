@@ -1,5 +1,4 @@
-//! Commands that print what is set and what is built in: settings, completions, manual pages, schemas and
-//! templates.
+//! Commands that print settings, completions, manual pages, schemas and templates.
 
 use std::{env, fmt::Write as _, fs, path::Path};
 

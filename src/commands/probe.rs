@@ -119,7 +119,7 @@ pub(super) struct ProbePlace<'a> {
     pub(super) folder: PathBuf,
     /// The commit in the folder.
     pub(super) base: Option<CommitId>,
-    /// Whether what an earlier process left there must still be there.
+    /// Whether the setup of an earlier process must still be there.
     pub(super) is_set_up: bool,
 }
 

@@ -96,7 +96,7 @@ fn page(report: &RunReport, file: Option<&Path>, now: chrono::DateTime<Utc>) -> 
 /// The size in bytes that a page should not exceed, so that mail and chats take it; the page about a
 /// large graph may.
 const PAGE: usize = 300_000;
-/// The bytes of data with which a page is tried first; they are packed to an eighth or less.
+/// The bytes of data of the first try of a page; they are packed to an eighth or less.
 const ROOM: usize = 1_500_000;
 /// The bytes of data at which no more is left out.
 const LEAST: usize = 100_000;

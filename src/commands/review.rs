@@ -1,4 +1,4 @@
-//! `ralph review`: goes through what landed and nobody has looked at, what deserves it most first.
+//! `ralph review`: steps through unreviewed landed work, the most deserving first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
 /// The keys of the dialog.
 const KEYS: &str = "[d]iff  [a]ccept  [n] accept with a note  [t]ake back  [s]kip  [q]uit";
 
-/// Reviews what landed: in a dialog, or as a list where nobody can answer.
+/// Reviews landed work: in a dialog, or as a list if not interactive.
 ///
 /// # Errors
 /// An unknown task, or one without work to review; inside an attempt; errors of git and of the disk.
@@ -69,7 +69,7 @@ pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
     success(&items.iter().map(|item| lines(item, paint, width)).collect::<String>())
 }
 
-/// What waits for a review.
+/// Items awaiting review.
 ///
 /// # Errors
 /// Inside an attempt; an invalid graph; errors of git and of the disk.
@@ -78,7 +78,7 @@ pub(super) fn read(invocation: &Invocation) -> Result<ReviewView> {
     Ok(ReviewView::of(to_review(&editor)?))
 }
 
-/// The landed work of complete tasks that nobody has reviewed, in no order.
+/// The unreviewed landed work of complete tasks, unordered.
 fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
     let history = editor.store.history();
     let is_new = |entry: &AttemptEntry| history.of(&entry.task_id).reviewed < entry.attempt;
@@ -128,7 +128,7 @@ pub(super) fn landings(
     Ok(found)
 }
 
-/// An item as it is listed, at most as wide as this.
+/// The list entry of an item, at most this wide.
 fn lines(item: &ReviewItem, paint: Paint, width: Option<usize>) -> String {
     let (id, title) = (item.task_id.as_str(), visible(&item.title));
     let title = if *title == *id { String::new() } else { format!("  {title}") };
@@ -143,7 +143,7 @@ fn lines(item: &ReviewItem, paint: Paint, width: Option<usize>) -> String {
     text
 }
 
-/// Shows one item after the other, and does what the person wants.
+/// Shows one item after the other, and applies each choice.
 fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem]) -> Result<Exit> {
     let paint = Paint::for_stream(&std::io::stderr());
     for (at, item) in items.iter().enumerate() {

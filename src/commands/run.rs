@@ -113,20 +113,20 @@ pub(super) fn configured(
     Ok((workspace, run))
 }
 
-/// Returns the runner of the graph, after what is to be known before it starts.
+/// Returns the runner of the graph, after the notes before its start.
 fn prepared(
     mut workspace: Workspace,
     run: RunOptions,
     output: RunOutput,
     unproved: bool,
 ) -> Result<Runner> {
-    // What is printed into a file here is no change that attempts lack.
+    // Output printed to a file here is no change that attempts lack.
     workspace.ignore_outputs()?;
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let mut notes = notes(&workspace, &file, &run, false);
     if !unproved {
-        // What hinders a start costs no trial.
+        // Obstacles to a start cost no trial.
         runner::check_start(&run.policy(&workspace), &file, &workspace, &run)?;
         notes.extend(check_notice(&workspace, &file, &run)?);
     }
@@ -139,7 +139,7 @@ fn prepared(
     let runner = runner(workspace, file, run, output)?;
     let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now());
     let foreseen = if is_foreseen { runner.with_view(foresee) } else { None };
-    // What ends at once says why itself.
+    // Runs that end at once say why.
     let foreseen = foreseen.filter(|it| it.ends_at.high > it.from);
     for text in notes.into_iter().chain(foreseen.iter().flat_map(NightView::lines)) {
         terminal::say_wrapped(&terminal::visible(&text));
@@ -147,7 +147,7 @@ fn prepared(
     Ok(runner)
 }
 
-/// What a run prints, and where.
+/// A run's output and target.
 #[derive(Clone, Copy)]
 pub(super) struct RunOutput {
     pub(super) verbosity: Verbosity,

@@ -186,7 +186,7 @@ fn check(words: &[String]) -> Result<(), String> {
 /// it does not beat.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A scheduled run: a `ralph run` of its own, which recovers what earlier runs left.
+/// A scheduled run: a `ralph run` of its own, which recovers earlier runs.
 struct ScheduledRun {
     child: Arc<Foreground>,
     began: Instant,

@@ -1,7 +1,7 @@
 //! `ralph serve`: the page of the repository, for a browser on this machine.
 //!
-//! It reads what is on disk, as every command does, so that it outlives runs and shows those that
-//! have ended.
+//! It reads from disk, as every command does, so that it outlives runs and shows those that have
+//! ended.
 
 mod access;
 
@@ -44,7 +44,7 @@ use access::PageAccess;
 /// The maximum size of the body of a request.
 const BODY: usize = 64 * 1024;
 
-/// What the browser may load and do: its own files, and nothing from elsewhere.
+/// The content security policy: its own files, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -53,7 +53,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// # Errors
 /// There is no repository; the address cannot be used.
 pub fn run(invocation: &Invocation, options: &ServeArgs) -> Result<Exit> {
-    // The errors of a wrong directory or of wrong settings are told now and not on the page.
+    // Errors of a wrong directory or of wrong settings appear now, not on the page.
     drop(invocation.workspace()?);
     let link = start(invocation, options)?;
     terminal::print(&format!("{link}\n"))?;
@@ -226,7 +226,7 @@ fn answered(value: Result<String>) -> HttpReply {
     }
 }
 
-/// What is to be drawn of the graph; none for a list.
+/// The subgraph to draw; none for a list.
 fn drawn(request: &HttpRequest) -> Result<Option<DrawnGraph<'_>>> {
     if request.query("draw").is_none() {
         return Ok(None);
@@ -238,7 +238,7 @@ fn drawn(request: &HttpRequest) -> Result<Option<DrawnGraph<'_>>> {
     }))
 }
 
-/// The answer for an error: what a person asked for does not exist, or it cannot be read.
+/// The answer for an error: the requested item does not exist, or cannot be read.
 fn failed(error: &anyhow::Error) -> HttpReply {
     let status = match error.downcast_ref::<Failure>() {
         Some(failure) if failure.exit == Exit::Usage => 400,
@@ -297,7 +297,7 @@ struct WatchedFiles {
     is_live: bool,
 }
 
-/// The journal's end and the files when a page opens: what changes from then on is sent.
+/// The journal's end and the files when a page opens: later changes are sent.
 type PageStart = (JournalPosition, WatchedFiles);
 
 /// The events for open pages. Nothing is read while none is open.
@@ -332,7 +332,7 @@ impl PageFeed {
     }
 }
 
-/// Sends what is new after `position` until no page is open.
+/// Sends events after `position` until no page is open.
 fn follow(
     workspace: &Workspace,
     feed: &EventFeed,
@@ -341,7 +341,7 @@ fn follow(
 ) {
     let journal = workspace.journal();
     while feed.subscribers() > 0 {
-        // A page that opens now gets what is sent from here on.
+        // A page that opens now gets the events from here on.
         while starts.try_recv().is_ok() {}
         if journal.has_more(&position) {
             for event in since(workspace, &mut position) {
@@ -357,7 +357,7 @@ fn follow(
     }
 }
 
-/// The stream for a page: first what it missed, if it says up to where it has read.
+/// The stream for a page: first the missed events, if it reports its position.
 fn subscribe(invocation: &Invocation, page: &PageFeed, request: &HttpRequest) -> HttpReply {
     let last = request.header("last-event-id");
     let last: Option<JournalPosition> = last.and_then(|last| serde_json::from_str(last).ok());
@@ -392,7 +392,7 @@ fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEve
     events.iter().map(|data| event("journal", position, data)).collect()
 }
 
-/// What an event says: the kind and what it is about. Details are fetched.
+/// The data of an event: its kind and subject. Details are fetched.
 fn data(record: &Record) -> serde_json::Value {
     json!({ "kind": record.fields().get("action"), "seq": record.seq, "task_id": record.task_id })
 }

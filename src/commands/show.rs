@@ -83,7 +83,7 @@ pub fn run(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     success(&page)
 }
 
-/// Whether a name is that of a task of the graph, or may be one that is misspelt.
+/// Whether a name is that of a task of the graph, or may be a misspelled one.
 fn is_task(workspace: &Workspace, log: &AttemptLog, name: &str) -> Result<bool> {
     if workspace.place.name().is_some() {
         return Ok(false);
@@ -164,7 +164,7 @@ fn task_page(details: &TaskDetails) -> String {
     drawn(&page.lines, None)
 }
 
-/// The table of attempts, with what was said between them.
+/// The table of attempts, with messages between them.
 fn attempts(page: &mut TextPage, details: &TaskDetails, width: usize) {
     let TaskDetails { attempts, messages, .. } = details;
     match (attempts.len(), messages.len()) {
@@ -328,7 +328,7 @@ fn write_end(page: &mut TextPage, name: &str, at: DateTime<Utc>, ended: &Attempt
     page.list("Not kept", &ended.unpinned);
 }
 
-/// An agent and what it used, as far as it said.
+/// An agent and its reported usage.
 fn used(agent: &str, usage: &Usage) -> String {
     let tokens = usage.tokens.map(|tokens| {
         let (sent, cached, written) = (tokens.sent(), tokens.cache_read, tokens.output);
@@ -350,7 +350,7 @@ fn change(log: &mut JournalLog, record: &Record) -> Option<String> {
     Some(format!("{} {}", full(record.timestamp), said.text.trim_start()))
 }
 
-/// What was said about the task of an attempt after the one before, and before the next one.
+/// The messages about an attempt's task, after the previous attempt and before the next.
 fn messages(log: &AttemptLog, entry: &AttemptEntry) -> Vec<MessageView> {
     let others = || log.of(Some(&entry.task_id));
     let ends = others().filter_map(|it| Some((it.attempt, it.ended.as_ref()?.0)));
@@ -378,7 +378,7 @@ pub(super) fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String,
     let entries = entries.into_iter().flatten().flatten();
     let mut files: Vec<(String, u64)> = entries
         .filter_map(|entry| {
-            // Of the link itself: what it leads to is not a file of the attempt.
+            // Of the link itself: its target is not a file of the attempt.
             let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
             Some((entry.file_name().to_string_lossy().into_owned(), found.len()))
         })

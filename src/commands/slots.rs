@@ -1,6 +1,6 @@
-//! `ralph slots`: the copies of the repository that attempts work in, who uses them, and their removal,
-//! which loses nothing: a slot with unsaved work stays. And slots that one command uses: copies of the
-//! newest commit, removed at the end without a look at what happened in them.
+//! `ralph slots`: the copies of the repository that attempts work in, who uses them, and their
+//! removal, which loses nothing: a slot with unsaved work stays. And slots that one command uses:
+//! copies of the newest commit, removed at the end without a look at their content.
 
 use std::{
     env,
@@ -75,7 +75,7 @@ pub(super) fn remove(
     loops: &[Workspace],
     typed: &[PathBuf],
 ) -> Result<Exit> {
-    // No run begins while its lock is held, so none takes what is removed.
+    // No run begins while its lock is held, so none takes a removed slot.
     let locks = loops.iter().map(Workspace::lock).collect::<Result<Vec<Option<Lock>>>>()?;
     let found = loops.iter().map(slots_of).collect::<Result<Vec<_>>>()?;
     let found: Vec<_> = loops.iter().zip(found).zip(locks).collect();
@@ -143,7 +143,7 @@ fn is_it(invocation: &Invocation, workspace: &Workspace, one: &ListedSlot, typed
     is_one(&pool.folder().join(typed)) || there.canonicalize().is_ok_and(|path| is_one(&path))
 }
 
-/// Returns why a slot cannot be removed, and what to do then.
+/// Returns why a slot cannot be removed, and the remedy.
 fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<String> {
     match &one.state {
         SlotState::Used { attempt, live: true, .. } => {
@@ -171,7 +171,7 @@ fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<St
     }
 }
 
-/// Says that a folder is not a slot, and what to do with it.
+/// Says that a folder is not a slot, and the remedy.
 const STRANGE: &str =
     "not a slot of this repository; take the files that you want, and remove the folder";
 
@@ -198,9 +198,9 @@ pub(super) struct ListedSlot {
     name: Option<TaskId>,
     /// The task of the attempt in it.
     task: Option<String>,
-    /// Its path as it is typed at the top of the repository.
+    /// Its path as typed at the top of the repository.
     pub(super) seen: String,
-    /// What it is for, if not for attempts.
+    /// Its purpose, if not attempts.
     side: Option<&'static str>,
 }
 
@@ -292,7 +292,7 @@ impl ListedSlot {
         }
     }
 
-    /// What works in it.
+    /// Its kind of work.
     fn kind(&self) -> &'static str {
         match self.side {
             Some("merge") => "merge_queue",
@@ -363,7 +363,7 @@ pub(super) struct TemporarySlot {
     pool: PathBuf,
 }
 
-/// What tells the temporary slots of the commands apart.
+/// The identity of a command's temporary slot.
 pub(super) struct SlotUse<'a> {
     /// Its name.
     pub(super) name: &'a str,
@@ -403,7 +403,7 @@ impl TemporarySlot {
         // The path of the folder is canonical once it exists.
         let pool = SlotPool::of(workspace);
         let root = pool.slot(name);
-        // A killed command left it. Git is asked last: an agent may have changed what it reads.
+        // A killed command left it. Git is asked last: an agent may have changed its files.
         if root.join(mark).exists()
             || repo.slots().is_incomplete(&root)
             || repo.slots().open(&root).is_some()
@@ -441,7 +441,7 @@ fn remove_slot(slot: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder with everything in it, also what was made read-only, as package managers do.
+/// Removes a folder with everything in it, even read-only files, as package managers make.
 pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
     if fs::remove_dir_all(path).is_ok() {
         return Ok(());

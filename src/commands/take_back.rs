@@ -35,12 +35,12 @@ use crate::{
     view::lines::{counted, few},
 };
 
-/// The branch of the slot in which the commit is verified.
+/// The branch of the slot that verifies the commit.
 const BRANCH: &str = "ralph/take-back";
 /// The lines of the output of a failed command that are shown.
 const LINES: usize = 12;
 
-/// What `--json` prints.
+/// The `--json` output.
 #[derive(Serialize)]
 struct TakenBackAnswer<'a> {
     branch: &'a str,
@@ -233,7 +233,7 @@ fn verify(
         if failure()?.is_none() {
             continue;
         }
-        // The merge queue asks again too: what passes on the same files is no failure of the work.
+        // The merge queue asks again too: a pass on the same files is no failure of the work.
         let Some(why) = failure()? else {
             let command = visible(command);
             terminal::say(&format!("`{command}` failed and then passed on the same files"));

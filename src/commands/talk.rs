@@ -1,4 +1,4 @@
-//! `ralph answer` and `note`: what people say to later attempts.
+//! `ralph answer` and `note`: messages to later attempts.
 
 use std::io::{self, Read};
 
@@ -114,7 +114,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
 /// Leaves a note of a person for the next attempts at a task.
 ///
 /// # Errors
-/// An unknown task; one that is over, or needs input; inside an attempt.
+/// A task that is unknown, over, or needs input; inside an attempt.
 pub fn note(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
     let mut editor = TaskEditor::for_person(invocation, "note TASK")?;
     let (id, number) = find(&editor.file, id)?;

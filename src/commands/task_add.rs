@@ -49,7 +49,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     let name = editor.file.name().to_owned();
     let used = editor.store.history().used_ids();
     let added = RefCell::new(None);
-    // Where a person has tasks, nobody wants those of `init` done.
+    // If a person has tasks, the examples of `init` are unwanted.
     let is_first = after.is_empty() && before.is_empty();
     let had_examples = is_first && setup::is_example(editor.file.text());
     let edit = |file: &GraphFile| {

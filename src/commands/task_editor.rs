@@ -49,7 +49,7 @@ impl TaskEditor {
         TaskEditor::open(invocation)?.outside(command)
     }
 
-    /// Opens the graph for a person who reviews what landed.
+    /// Opens the graph for a person who reviews landed work.
     pub(super) fn for_review(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
         TaskEditor::of(invocation.reviewed()?, checkout_graph)?.outside(command)
     }

@@ -1,4 +1,4 @@
-//! `ralph uninit`: removes what `ralph` keeps about a repository, after it has shown what that is.
+//! `ralph uninit`: removes `ralph`'s files about a repository, after it has shown them.
 
 use std::{
     fs, io,
@@ -34,7 +34,7 @@ use crate::{
 /// The folders that are removed when nothing else is in them.
 const FOLDERS: [&str; 3] = ["logs", "prompts", ".ralph"];
 
-/// What is removed.
+/// Items to remove.
 struct RepositoryTraces {
     /// Files and folders.
     paths: Vec<PathBuf>,
@@ -44,7 +44,7 @@ struct RepositoryTraces {
     refs: Vec<String>,
 }
 
-/// Shows what `ralph` has left in a repository, and removes it if the person says so. Commits stay.
+/// Shows `ralph`'s files in a repository, and removes them if the person says so. Commits stay.
 ///
 /// # Errors
 /// A run that works here; inside an attempt; errors of git and of the disk.
@@ -79,7 +79,7 @@ pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
     }
     traces.remove(&workspace)?;
     drop(locks);
-    // What a kill leaves of it is found again.
+    // Leftovers of a kill are found again.
     let gone = away(&workspace);
     remove(&gone)?;
     fs::rename(workspace.state.dir(), &gone).context("rename the state folder")?;
@@ -113,7 +113,7 @@ impl RepositoryTraces {
                 ("justfile", setup::new_justfile()),
             ]);
         }
-        // What a person has changed since stays.
+        // Files changed by a person since stay.
         made.retain(|(name, text)| {
             regular_file::read_to_string(&root.join(name)).is_ok_and(|found| found == *text)
         });

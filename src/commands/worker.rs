@@ -1,5 +1,5 @@
 //! `ralph __worker`: runs the processes of an attempt on the machine of an executor; and `ralph
-//! __work`: sends the work in a slot to another machine, and fetches what became of it.
+//! __work`: sends the work in a slot to another machine, and fetches the result.
 
 use std::{
     env, fmt, fs, io,
@@ -25,7 +25,7 @@ use crate::{
 /// The folder for repositories, from the home folder.
 const REPOSITORIES: &str = ".cache/ralph";
 
-/// The time for an earlier worker of the same attempt to end what it guarded.
+/// The time for an earlier worker of the same attempt to end its processes.
 const IN_USE: Duration = Duration::from_secs(20);
 
 /// The files of an earlier worker of the same attempt are gone.
@@ -80,8 +80,8 @@ fn with_shared_files(worker: &Worker) -> Result<()> {
     guarded
 }
 
-/// Runs the process with files that are sent here and back; or only sends back what a lost worker
-/// did not send, and tells how its agent ended.
+/// Runs the process with files that are sent here and back; or only returns the unsent work of a
+/// lost worker, and how its agent ended.
 fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) -> Result<()> {
     let dir = repositories(files.dir.as_deref())?;
     let processes = dir.join(&files.repository).join("processes");
@@ -90,7 +90,7 @@ fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) ->
     }
     let store = WorkerStore::open(&dir, &files.repository, files.is_sha256)?;
     let mut slot = free_slot(&store, files)?;
-    // It has the name of the slot, so that the next worker finds what a killed one left running.
+    // It has the name of the slot, so that the next worker finds the processes of a killed one.
     let folder = processes.join(slot.name());
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     worker::end_orphans(&folder);
@@ -150,14 +150,14 @@ struct WorkSpec {
     slot: PathBuf,
     /// The top of the repository of the slot.
     main: PathBuf,
-    /// What the work of the attempt is recognized by.
+    /// The mark of the attempt's work.
     token: String,
     /// The commit from which the work must descend.
     expected_base: Option<String>,
 }
 
-/// Sends the work to git at the other end of standard input and output, or fetches it from there. What
-/// a person must know about it becomes lines on standard error.
+/// Sends the work to git at the other end of standard input and output, or fetches it from there.
+/// Notes for a person about it go to standard error.
 ///
 /// # Errors
 /// Errors of git and of the disk; work that the slot cannot take on.

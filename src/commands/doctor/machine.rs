@@ -1,5 +1,5 @@
-//! Checks of the machine: the agents and their logins, disk space, file locks, the `ralph` on PATH, and
-//! what is left in slots.
+//! Checks of the machine: the agents and their logins, disk space, file locks, the `ralph` on PATH,
+//! and leftovers in slots.
 
 use std::{env, fs};
 

@@ -61,7 +61,7 @@ pub(super) enum Notice {
     Missed(Finding, bool),
 }
 
-/// What the output of the command that ran last says of its tests.
+/// The test results in the output of the last command.
 pub(super) fn tests_of(bench: &ProbeFolder) -> Option<TestRun> {
     let output = regular_file::read(&bench.output()).unwrap_or_default();
     TestRun::read(&terminal::plain(&String::from_utf8_lossy(&output)))
@@ -98,7 +98,7 @@ pub(super) fn notice(
         }
     }
     for GreenCheck { command, took, has_tests } in green {
-        // Where tests run, the formatters and linters beside them show nothing.
+        // Where tests run, formatters and linters show nothing.
         if is_tested && !has_tests {
             continue;
         }
@@ -194,8 +194,7 @@ fn is_in(path: &str, folders: &[&str]) -> bool {
     parts.any(|part| folders.contains(&part))
 }
 
-/// What the command tests in place of the slot: a path of the checkout, and what leads there, if
-/// that is found.
+/// The path of the checkout that the command tests in place of the slot, and its cause, if found.
 fn leads_out(
     bench: &ProbeFolder,
     place: &ProbePlace<'_>,
@@ -253,7 +252,7 @@ fn path_in(text: &str, root: &str) -> Option<String> {
     Some(format!("{root}{}", &below[..end.unwrap_or(below.len())]))
 }
 
-// What `ralph run` asks before its first agent: a proof cannot show more than that.
+// `ralph run`'s check before its first agent: a proof cannot show more than that.
 
 /// The file of the state folder with the last answer.
 const FILE: &str = "noticed.json";
@@ -275,12 +274,12 @@ const VARIABLES: &[&str] = &[
 #[derive(Serialize, Deserialize)]
 struct Noticed {
     at: DateTime<Utc>,
-    /// What that depends on: the commands, lists of dependencies and variables.
+    /// The inputs of that: the commands, lists of dependencies and variables.
     key: u64,
 }
 
-/// Tries whether the verify commands notice broken code, unless that is known. Returns what a person should
-/// know where they cannot.
+/// Tries whether the verify commands notice broken code, unless that is known. Returns a warning
+/// where they cannot.
 ///
 /// # Errors
 /// They test something else than the slot; errors of git and of the disk.
@@ -331,7 +330,7 @@ pub(in crate::commands) fn check_notice(
     terminal::say(
         "trying whether the checks notice broken code (once a week; `--unproved` leaves it out)",
     );
-    // The run itself reports what hinders it.
+    // The run itself reports its obstacles.
     match trial::notice(workspace, &executor).ok().flatten() {
         Some(Notice::Noticed) => {
             workspace.state.keep(FILE, &Noticed { at, key })?;

@@ -1,4 +1,4 @@
-//! `ralph doctor --report`: what others need to know of a problem, in one file.
+//! `ralph doctor --report`: the facts about a problem for others, in one file.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ use crate::{
     project::{config::Config, workspace::Workspace},
 };
 
-/// Says what the machine is, as far as it has these programs.
+/// Describes the machine, as far as it has these programs.
 const MACHINE: &str = "date -u; uname -srm; sed -n 's/^PRETTY_NAME=//p' /etc/os-release || sw_vers; \
                        ldd --version 2>&1 | head -n 2; git --version; \
                        echo \"$SHELL, TERM=$TERM COLORTERM=$COLORTERM, LANG=$LANG LC_ALL=$LC_ALL\"";

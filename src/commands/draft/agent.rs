@@ -48,7 +48,7 @@ pub(super) struct DraftSlot {
 
 /// A call that has ended.
 pub(super) struct EndedCall {
-    /// What the journal records of it.
+    /// Its record in the journal.
     pub(super) record: DraftCall,
     /// Why the draft cannot go on, if it cannot.
     pub(super) fault: Option<anyhow::Error>,
@@ -125,7 +125,7 @@ impl DraftSlot {
     /// The graph as the agent left it.
     pub(super) fn graph(&self) -> Option<String> {
         let path = self.graph_file();
-        // What a link leads to is not what the agent wrote.
+        // The target of a link is not the agent's text.
         let is_own = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| !it.is_symlink());
         let bytes = (is_own(&self.folder()) && is_own(&path)).then(|| regular_file::read(&path))?;
         Some(String::from_utf8_lossy(&bytes.ok()?).into_owned())
@@ -194,7 +194,7 @@ impl DraftSlot {
         let name = TaskId::new(LOOP).expect("a valid id");
         let mut copy = Workspace::unset(self.root(), LoopPaths::of_loop(name.clone()))?;
         copy.set_flags(settings(workspace))?;
-        // What became of an earlier attempt says nothing about this one.
+        // The end of an earlier attempt says nothing about this one.
         copy.event_store()?.emit(None, Some(&name), RequestEvent::Reset {})?;
         let file = loop_graph(&copy, &name)?;
         let plain = PlainLoop {
@@ -212,8 +212,7 @@ impl DraftSlot {
     }
 }
 
-/// The settings of the run in the slot: those of the repository, but for what concerns its branch and
-/// its tasks.
+/// The settings of the run in the slot: those of the repository, but for its branch and its tasks.
 fn settings(workspace: &Workspace) -> ConfigLayer {
     const OTHERS: [&str; 6] = ["agent", "done_pattern", "hooks", "notify", "schedule", "slot_dir"];
     let all = workspace.layers.all().into_iter();

@@ -1,4 +1,4 @@
-//! What an import did: its tasks, and what is not kept as the source has it, as JSON and as text.
+//! The report of an import: its tasks, and changes from the source, as JSON and as text.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -18,7 +18,7 @@ use crate::{
     view::lines::counted,
 };
 
-/// What an import did, or would do.
+/// An import's result or preview.
 #[derive(Debug, Serialize)]
 pub(super) struct ImportReport {
     /// The graph file.
@@ -31,10 +31,10 @@ pub(super) struct ImportReport {
     pub(super) sources: Vec<ReadSource>,
     /// The files of folders that were not read.
     pub(super) skipped: Vec<SkippedFile>,
-    /// The tasks of the sources, and what the graph does not have as the source has it.
+    /// The tasks of the sources, and the differences of the graph.
     #[serde(flatten)]
     pub(super) plan: ImportPlan,
-    /// What the sources have changed of tasks that the graph has.
+    /// The changes by the sources to tasks that the graph has.
     pub(super) changed: Vec<ChangedField>,
 }
 
@@ -90,7 +90,7 @@ impl ImportReport {
         text
     }
 
-    /// What the graph does not have as the source has it: each reason once, with its first place.
+    /// The differences from the source: each reason once, with its first place.
     fn write_losses(&self, text: &mut String) {
         let mut groups: BTreeMap<(&str, &str), (usize, &Loss)> = BTreeMap::new();
         for lost in &self.plan.lost {
@@ -122,7 +122,7 @@ impl ImportReport {
         }
     }
 
-    /// What was done, or would be.
+    /// The result, or the plan.
     fn write_result(&self, text: &mut String) {
         let new: Vec<&ImportedTask> = self.plan.tasks.iter().filter(|task| task.is_new).collect();
         let is_command =

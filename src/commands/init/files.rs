@@ -111,8 +111,7 @@ fn in_the_way(name: &str, what: &str) -> anyhow::Error {
     Failure::new(Exit::Error, message).into()
 }
 
-/// Writes the files one after the other, each as a whole: a set-up that an error ends goes on where it
-/// is started again.
+/// Writes the files one after the other, each as a whole: a rerun continues after an error.
 ///
 /// # Errors
 /// Errors of the disk.

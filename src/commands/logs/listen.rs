@@ -267,7 +267,7 @@ impl<'a> Listener<'a> {
         Ok(())
     }
 
-    /// Shows what is held back of these attempts, and follows them no more.
+    /// Shows the held-back output of these attempts, and unfollows them.
     fn end_attempts(&mut self, is_over: impl Fn(&Shown) -> bool) -> Result<()> {
         let shows_all = self.shows_all();
         for mut shown in self.shown.extract_if(.., |shown| is_over(shown)) {
@@ -354,7 +354,7 @@ impl Shown {
         self.started.task_id == record.task_id
     }
 
-    /// What is before each of its lines.
+    /// The prefix of its lines.
     fn speaker(&self, is_named: bool) -> String {
         if is_named { format!("{} | ", named(&self.started).0) } else { String::new() }
     }

@@ -36,9 +36,9 @@ pub(super) struct Out {
     most: usize,
     /// Whether the last line is incomplete.
     is_open: bool,
-    /// What is before each line of the output that follows.
+    /// The prefix of the next output lines.
     pub(super) speaker: String,
-    /// What was before the last line.
+    /// The prefix of the last line.
     spoke: String,
     /// The day whose heading was printed last.
     day: Option<NaiveDate>,
@@ -132,7 +132,7 @@ impl Out {
         Ok(())
     }
 
-    /// Drops what is held back.
+    /// Drops the held text.
     pub(super) fn clear(&mut self) {
         if let Some(held) = &mut self.held {
             held.clear();
@@ -200,7 +200,7 @@ impl PieceReader {
         }
     }
 
-    /// Returns what was held back.
+    /// Returns the held pieces.
     pub(super) fn finish(&mut self) -> Vec<TimedPiece> {
         let is_open = matches!(self, PieceReader::Plain(held) if !held.is_empty());
         if is_open { self.push(b"\n") } else { Vec::new() }
@@ -225,8 +225,8 @@ pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize)
     failure_output::last_of(&text, count)
 }
 
-/// One item of an agent's transcript as text that is safe to print, with its style; none for what
-/// only the page shows.
+/// One item of an agent's transcript as text that is safe to print, with its style; none for
+/// page-only items.
 fn shown(piece: &OutputPiece) -> Option<(Option<Style>, String)> {
     let action = |line: &str| (Some(Style::Faint), format!("  > {}", visible(line)));
     Some(match piece {

@@ -152,7 +152,7 @@ impl AuthError {
     }
 }
 
-/// What of a request is signed, and its signature.
+/// A request's signed part, and its signature.
 #[derive(Clone, Copy, Debug, Default)]
 struct SignedRequest<'a> {
     timestamp: Option<&'a str>,

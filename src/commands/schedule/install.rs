@@ -45,7 +45,7 @@ pub(super) fn install(invocation: &Invocation, options: InstallArgs) -> Result<E
     }
     let start = start(&workspace, systemd && !user)?;
     let name = start.name();
-    // What prints the service, and how it is installed.
+    // The printing command, and the install hint.
     let (text, hint) = match (systemd, launchd) {
         (true, _) => {
             let (folder, scope) = if user {

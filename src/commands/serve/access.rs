@@ -1,9 +1,9 @@
-//! Who may use the page, and what a person does on it.
+//! Who may use the page, and a person's actions on it.
 //!
 //! A page of another site can send requests to a loopback address, and DNS can be made to name it
-//! (rebinding); so every request must name one of a few exact hosts, and one that acts must come
-//! from a page of exactly these. The link has a token that works once. It is exchanged for a
-//! cookie that scripts cannot read, because event streams cannot send other headers.
+//! (rebinding); so every request must name one of a few exact hosts, and an action must come from a
+//! page of exactly these. The link has a token that works once. It is exchanged for a cookie that
+//! scripts cannot read, because event streams cannot send other headers.
 //!
 //! Each action is a call of the command of the same name, so that it is checked, recorded and refused
 //! in the same way.
@@ -227,7 +227,7 @@ enum PageAction {
     },
 }
 
-/// Does what a request asks for.
+/// Carries out a request.
 pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
     let action: PageAction = match serde_json::from_slice(request.body()) {
         Ok(action) => action,
@@ -256,7 +256,7 @@ fn said(status: u16, done: bool, text: &str) -> HttpReply {
 }
 
 impl PageAction {
-    /// The command that does it. What a person typed is never read as a flag.
+    /// The command that does it. A person's input is never read as a flag.
     fn call(self) -> CommandCall {
         let (name, flags, words, input): (&str, Vec<String>, Vec<String>, String) = match self {
             PageAction::Answer { id, text } => ("answer", vec![], vec![id, "-".to_owned()], text),

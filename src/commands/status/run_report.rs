@@ -48,7 +48,7 @@ pub(in crate::commands) fn read_chosen(
     }
 }
 
-/// Does the same for a person, who then has looked at the end of the newest run unless it goes on.
+/// Does the same for a person, who then has looked at the end of the newest run unless it is live.
 ///
 /// # Errors
 /// Errors of [`read_chosen`].
@@ -160,7 +160,7 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<History> {
         let take = |record: Option<&Record>| record.into_iter().for_each(&mut *see);
         workspace.journal().read(&mut JournalPosition::default(), take)
     };
-    // Each run with the place of its last record. What people did after that is not part of it.
+    // Each run with the place of its last record. Later actions of people are not part of it.
     let (mut runs, mut at): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
     each(&mut |record| {
         at += 1;
