@@ -21,7 +21,7 @@ pub fn check() -> Result<(), String> {
     })
 }
 
-/// Opens a window that runs a command in `dir`: in the tmux session of this process, else in the
+/// Opens a window that runs a command in `dir`: next to the tmux window of this process, else in the
 /// background, under the name `group`. The window closes when the command ends.
 ///
 /// # Errors

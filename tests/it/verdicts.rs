@@ -80,11 +80,11 @@ fn work_on_another_branch_or_in_an_amended_base_is_complete() {
 fn each_way_to_report_counts() {
     let why = "reported done, and committed; landed on `main`";
     for (agent, report) in [
-        ("commit", "command"),
+        ("commit", "done_file"),
         ("done-file", "done_file"),
         ("graph-complete", "graph"),
-        ("exit-1-but-done", "command"),
-        ("never-reads", "command"),
+        ("exit-1-but-done", "done_file"),
+        ("never-reads", "done_file"),
     ] {
         let trial = judged(agent, "complete", why);
         assert_eq!(trial.lines("completed")[0]["report"], report, "{agent}");
@@ -95,7 +95,7 @@ fn each_way_to_report_counts() {
 fn a_task_may_need_no_commit() {
     let trial = TestProject::new().graph("tasks:\n  - {id: a, commit: optional}\n").agent("lie");
     trial.run(["run"]).graph_complete();
-    trial.assert_record("completed", &json!({"task_id": "a", "report": "command"}));
+    trial.assert_record("completed", &json!({"task_id": "a", "report": "done_file"}));
     assert_eq!(trial.status("a"), "complete");
 }
 

@@ -178,7 +178,7 @@ fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
         until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.02; done; exit 1";
     let trial = staged(lines).env("RALPH_FIXED_LIMIT", "1s");
     let run = trial.start_until(["run"], "held");
-    let locked = "ralph.jsonl` for longer than 1.0s; `fuser";
+    let locked = "ralph.jsonl` for longer than [took]; `fuser";
     trial.run(["note", "a", "later"]).code(1).stderr_has(locked);
     trial.leave("open");
     // The run ends too if it has something to write meanwhile.
