@@ -57,45 +57,10 @@ pub const MANIFESTS: &[&str] = &[
 
 /// The first words of commands that read no code: those that install from lists of dependencies, and those
 /// whose files are not of the repository.
-const PLAIN: &[&str] = &[
-    "[",
-    "apt",
-    "apt-get",
-    "brew",
-    "bundle install",
-    "cargo fetch",
-    "cd",
-    "chmod",
-    "command",
-    "composer install",
-    "conda",
-    "corepack",
-    "cp .",
-    "echo",
-    "exit",
-    "export",
-    "go mod",
-    "ln -s",
-    "mix deps.get",
-    "mkdir",
-    "nvm",
-    "pdm install",
-    "pdm sync",
-    "pipenv",
-    "poetry install",
-    "printf",
-    "python -m venv",
-    "python3 -m venv",
-    "rm",
-    "rustup",
-    "set",
-    "test",
-    "touch",
-    "true",
-    "uv sync",
-    "uv venv",
-    "virtualenv",
-];
+const PLAIN: &str = "[,apt,apt-get,brew,bundle install,cargo fetch,cd,chmod,command,composer install,conda,\
+    corepack,cp .,echo,exit,export,go mod,ln -s,mix deps.get,mkdir,nvm,pdm install,pdm sync,\
+    pipenv,poetry install,printf,python -m venv,python3 -m venv,rm,rustup,set,test,touch,true,\
+    uv sync,uv venv,virtualenv";
 
 /// Commands of Node that install, and the scripts of `package.json` that they run.
 const NODE: &[&str] = &["bun", "npm", "pnpm", "yarn"];
@@ -137,12 +102,12 @@ fn part_reads_code(part: &str, package: &str) -> bool {
         return !is_linked && words[1..].iter().any(|it| it.starts_with('.'));
     }
     let line = [program].iter().chain(&words[1..]).copied().collect::<Vec<_>>().join(" ");
-    let is_plain = |start: &&&str| {
-        line.strip_prefix(**start)
+    let is_plain = |start: &str| {
+        line.strip_prefix(start)
             .is_some_and(|it| it.is_empty() || it.starts_with(' ') || start.ends_with('.'))
     };
     // What the shell puts together is not known.
-    line.replace("${", "$").contains(['`', '(', '{', '<']) || !PLAIN.iter().any(|it| is_plain(&it))
+    line.replace("${", "$").contains(['`', '(', '{', '<']) || !PLAIN.split(',').any(is_plain)
 }
 
 /// The findings about a project.

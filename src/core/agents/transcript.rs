@@ -375,18 +375,9 @@ fn phrase(text: &str) -> String {
 
 /// The target of a tool use, from its input.
 fn target(input: &Value) -> Option<&str> {
-    const KEYS: &[&str] = &[
-        "command",
-        "file_path",
-        "filePath",
-        "path",
-        "notebook_path",
-        "pattern",
-        "query",
-        "url",
-        "description",
-    ];
-    input.as_str().or_else(|| KEYS.iter().find_map(|key| input[*key].as_str()))
+    const KEYS: &str =
+        "command file_path filePath path notebook_path pattern query url description";
+    input.as_str().or_else(|| KEYS.split(' ').find_map(|key| input[key].as_str()))
 }
 
 fn count(value: &Value) -> u64 {

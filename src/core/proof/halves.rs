@@ -24,131 +24,41 @@ pub enum Half {
 }
 
 /// Folders of tests.
-const TEST_FOLDERS: &[&str] = &[
-    "__mocks__",
-    "__snapshots__",
-    "__tests__",
-    "cypress",
-    "e2e",
-    "spec",
-    "specs",
-    "test",
-    "testdata",
-    "testing",
-    "tests",
-];
+const TEST_FOLDERS: &str =
+    "__mocks__ __snapshots__ __tests__ cypress e2e spec specs test testdata testing tests";
 
 /// Folders of code: a file of any kind in them is part of it.
-const SOURCE_FOLDERS: &[&str] = &["app", "cmd", "internal", "lib", "pkg", "source", "src"];
+const SOURCE_FOLDERS: &str = "app cmd internal lib pkg source src";
 
 /// Folders of documentation and examples.
-const OTHER_FOLDERS: &[&str] = &[
-    "doc",
-    "docs",
-    "bench",
-    "benches",
-    "benchmark",
-    "benchmarks",
-    "examples",
-    ".ralph",
-    ".vscode",
-    ".idea",
-];
+const OTHER_FOLDERS: &str =
+    "doc docs bench benches benchmark benchmarks examples .ralph .vscode .idea";
 
 /// Folders of settings and scripts of checks.
-const CHECK_FOLDERS: &[&str] =
-    &[".cargo", ".ci", ".circleci", ".config", ".github", ".gitlab", ".husky", "ci", "scripts"];
+const CHECK_FOLDERS: &str = ".cargo .ci .circleci .config .github .gitlab .husky ci scripts";
 
 /// Folders with code of others, and with what a build makes.
-const FOREIGN_FOLDERS: &[&str] = &[
-    "vendor",
-    "third_party",
-    "node_modules",
-    "site-packages",
-    "dist",
-    "build",
-    "generated",
-    "target",
-];
+const FOREIGN_FOLDERS: &str =
+    "vendor third_party node_modules site-packages dist build generated target";
 
 /// Files that say how a project is checked.
-const CHECK_FILES: &[&str] = &[
-    ".babelrc",
-    ".coveragerc",
-    ".eslintrc",
-    ".flake8",
-    ".gitlab-ci.yml",
-    ".mocharc",
-    ".nycrc",
-    ".pre-commit-config.yaml",
-    ".prettierrc",
-    ".ruff.toml",
-    ".travis.yml",
-    "CMakeLists.txt",
-    "Cargo.toml",
-    "Gemfile",
-    "Makefile",
-    "GNUmakefile",
-    "Rakefile",
-    "Taskfile.yaml",
-    "Taskfile.yml",
-    "build.gradle",
-    "build.gradle.kts",
-    "bunfig.toml",
-    "clippy.toml",
-    "composer.json",
-    "deno.json",
-    "deno.jsonc",
-    "justfile",
-    "makefile",
-    "meson.build",
-    "mix.exs",
-    "mypy.ini",
-    "noxfile.py",
-    "package.json",
-    "phpunit.xml",
-    "pom.xml",
-    "pyproject.toml",
-    "pyrightconfig.json",
-    "pytest.ini",
-    "ruff.toml",
-    "rust-toolchain.toml",
-    "rustfmt.toml",
-    "setup.cfg",
-    "setup.py",
-    "tox.ini",
-];
+const CHECK_FILES: &str = ".babelrc .coveragerc .eslintrc .flake8 .gitlab-ci.yml .mocharc .nycrc \
+    .pre-commit-config.yaml .prettierrc .ruff.toml .travis.yml CMakeLists.txt Cargo.toml \
+    Gemfile Makefile GNUmakefile Rakefile Taskfile.yaml Taskfile.yml build.gradle \
+    build.gradle.kts bunfig.toml clippy.toml composer.json deno.json deno.jsonc justfile \
+    makefile meson.build mix.exs mypy.ini noxfile.py package.json phpunit.xml pom.xml \
+    pyproject.toml pyrightconfig.json pytest.ini ruff.toml rust-toolchain.toml rustfmt.toml \
+    setup.cfg setup.py tox.ini";
 
 /// First parts of the names of files that say how a project is checked.
-const CHECK_STEMS: &[&str] = &[
-    ".eslintrc.",
-    ".mocharc.",
-    ".nycrc.",
-    ".prettierrc.",
-    "babel.config.",
-    "cypress.config.",
-    "eslint.config.",
-    "jest.config.",
-    "karma.conf.",
-    "nyc.config.",
-    "playwright.config.",
-    "prettier.config.",
-    "requirements",
-    "rollup.config.",
-    "tsconfig.",
-    "vite.config.",
-    "vitest.config.",
-    "webpack.config.",
-];
+const CHECK_STEMS: &str = ".eslintrc. .mocharc. .nycrc. .prettierrc. babel.config. cypress.config. eslint.config. \
+    jest.config. karma.conf. nyc.config. playwright.config. prettier.config. requirements \
+    rollup.config. tsconfig. vite.config. vitest.config. webpack.config.";
 
 /// The endings of code in languages that are not read here.
-const CODE: &[&str] = &[
-    "asm", "astro", "bash", "c", "cc", "clj", "cljs", "cpp", "cs", "css", "cu", "cxx", "dart",
-    "elm", "erl", "ex", "exs", "f90", "fs", "graphql", "groovy", "h", "hh", "hpp", "hs", "html",
-    "java", "jl", "kt", "kts", "less", "lua", "m", "ml", "mli", "mm", "nim", "php", "pl", "pm",
-    "proto", "ps1", "pyi", "pyx", "r", "rb", "sass", "scala", "scss", "sh", "sol", "sql", "svelte",
-    "swift", "vb", "vue", "zig", "zsh",
-];
+const CODE: &str = "asm astro bash c cc clj cljs cpp cs css cu cxx dart elm erl ex exs f90 fs graphql groovy h \
+    hh hpp hs html java jl kt kts less lua m ml mli mm nim php pl pm proto ps1 pyi pyx r rb \
+    sass scala scss sh sol sql svelte swift vb vue zig zsh";
 
 /// What a project says of its files, where the guess is wrong, and what else decides.
 #[derive(Clone, Debug, Default)]
@@ -213,7 +123,7 @@ impl HalvesRule {
     pub fn half(&self, path: &str) -> Half {
         let folders: Vec<&str> = path.split('/').rev().skip(1).collect();
         let name = file_name(path);
-        let is_in = |list: &[&str]| folders.iter().any(|folder| list.contains(folder));
+        let is_in = |list: &str| list.split(' ').any(|it| folders.contains(&it));
         if self.tests.iter().any(|glob| glob.matches(path)) {
             return Half::Test;
         }
@@ -263,7 +173,8 @@ fn lists_dependencies(path: &str) -> bool {
 /// Whether a file is code, by its name.
 pub fn is_code(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    Language::of(name).is_some() || ending.is_some_and(|ending| CODE.contains(&ending.as_str()))
+    Language::of(name).is_some()
+        || ending.is_some_and(|ending| CODE.split(' ').any(|it| it == ending))
 }
 
 /// Whether a file is code of the project, which a check can run: not that of others, and not what only
@@ -272,7 +183,11 @@ pub fn is_own_code(path: &str) -> bool {
     let name = file_name(path);
     is_code(name)
         && name != "build.rs"
-        && !path.split('/').rev().skip(1).any(|folder| FOREIGN_FOLDERS.contains(&folder))
+        && !path
+            .split('/')
+            .rev()
+            .skip(1)
+            .any(|folder| FOREIGN_FOLDERS.split(' ').any(|it| it == folder))
 }
 
 /// Whether a file decides which tests pytest runs, and their fixtures.
@@ -281,8 +196,8 @@ pub(super) fn is_conftest(path: &str) -> bool {
 }
 
 fn is_check_name(name: &str) -> bool {
-    CHECK_FILES.contains(&name)
-        || CHECK_STEMS.iter().any(|stem| name.starts_with(stem))
+    CHECK_FILES.split(' ').any(|it| it == name)
+        || CHECK_STEMS.split(' ').any(|stem| name.starts_with(stem))
         || name.strip_suffix(".mk").is_some()
 }
 

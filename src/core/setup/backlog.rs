@@ -16,25 +16,13 @@ pub struct Backlog {
 }
 
 /// Names of documents with plans.
-const DOCUMENTS: &[&str] = &[
-    "implementation_plan.md",
-    "prd.md",
-    "prd.json",
-    "specs/",
-    "todo.md",
-    "fix_plan.md",
-    "plan.md",
-    "backlog.md",
-    "roadmap.md",
-    "tasks.md",
-    "tasks.json",
-    ".taskmaster/tasks/tasks.json",
-];
+const DOCUMENTS: &str = "implementation_plan.md prd.md prd.json specs/ todo.md fix_plan.md plan.md backlog.md \
+    roadmap.md tasks.md tasks.json .taskmaster/tasks/tasks.json";
 
 /// Finds the backlogs among the paths of a project. `has_tasks` returns whether `ralph import` finds
 /// tasks in a document.
 pub fn backlog(paths: &[String], has_tasks: impl Fn(&str) -> bool) -> Vec<Backlog> {
-    let rank = |path: &String| DOCUMENTS.iter().position(|name| *name == path.to_lowercase());
+    let rank = |path: &String| DOCUMENTS.split(' ').position(|name| name == path.to_lowercase());
     let mut plans: Vec<(usize, &String)> =
         paths.iter().filter_map(|path| Some((rank(path)?, path))).collect();
     plans.sort_unstable();

@@ -158,35 +158,10 @@ impl SourceCode<'_> {
     /// The functions of C and the methods of Java, but no constructors: `type name(…) {`, with the type on the
     /// line of the name or on the line before it.
     fn typed(&self) -> Vec<FunctionText> {
-        const MODIFIERS: &[&str] = &[
-            "abstract",
-            "default",
-            "extern",
-            "final",
-            "inline",
-            "private",
-            "protected",
-            "public",
-            "static",
-            "synchronized",
-        ];
-        const NO_TYPES: &[&str] = &[
-            "case",
-            "catch",
-            "class",
-            "do",
-            "else",
-            "for",
-            "if",
-            "new",
-            "record",
-            "return",
-            "switch",
-            "synchronized",
-            "throw",
-            "try",
-            "while",
-        ];
+        const MODIFIERS: &str =
+            "abstract default extern final inline private protected public static synchronized";
+        const NO_TYPES: &str = "case catch class do else for if new record return switch synchronized throw try \
+            while";
         let code = &self.skeleton;
         // A header may be C++.
         let is_other =
@@ -208,7 +183,7 @@ impl SourceCode<'_> {
             let start = before.map_or(start, |at| start + at + 1);
             let mut result = std::str::from_utf8(&code[start..end]).ok()?.trim_start();
             while let Some((first, rest)) = result.split_once([' ', '\n']) {
-                if !MODIFIERS.contains(&first) && !first.starts_with('@') {
+                if !MODIFIERS.split(' ').any(|it| it == first) && !first.starts_with('@') {
                     break;
                 }
                 result = rest.trim_start();
@@ -219,7 +194,10 @@ impl SourceCode<'_> {
             let is_type = result.bytes().all(|it| is_word(it) || b" \n<>[]*,.?&".contains(&it))
                 && result.bytes().next().is_some_and(is_word)
                 && !result.trim_end().ends_with(',')
-                && !result.split_whitespace().chain([name]).any(|it| NO_TYPES.contains(&it));
+                && !result
+                    .split_whitespace()
+                    .chain([name])
+                    .any(|word| NO_TYPES.split(' ').any(|it| it == word));
             let function = self.function(at, open).filter(|_| code[open] == b'{' && is_type)?;
             let result = end - result.len()..end;
             Some(FunctionText { result, name: name.to_owned(), ..function })
