@@ -423,7 +423,7 @@ pub fn tail(text: &str, limit: usize) -> &str {
 fn weak_proof(proof: &Proof, ended: &AttemptResult) -> Option<Value> {
     let commands = ended.evidence.verify.iter().map(|check| &check.command).collect::<Vec<_>>();
     let is_weaker = matches!(proof.reason, ProofReason::NoticesLess { .. });
-    let reason = proof.reason.to_string();
+    let reason = proof.to_string();
     let facts = json!({ "reason": reason, "commands": commands, "is_weaker": is_weaker });
     (!proof.is_good()).then_some(facts)
 }

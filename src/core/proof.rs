@@ -5,7 +5,7 @@
 //! source half of the change, with a changed function emptied, with the tests as they were. What a
 //! control shows is the names of the tests that fail.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,11 +99,12 @@ impl From<ProofSettings> for Value {
 }
 
 /// A tree on which the verify commands run again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlKind {
     /// The work with a statement in each changed function that does nothing: tests that fail on it
     /// fail now and then, or read the text of the source.
+    #[default]
     Inert,
     /// The work itself, where a test fails on the inert tree.
     Landed,
@@ -138,7 +139,7 @@ pub enum ControlText {
 }
 
 /// The result of a control.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlResult {
     /// The tree.
     pub control: ControlKind,
@@ -151,7 +152,7 @@ pub struct ControlResult {
     /// The tests that failed, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// Whether a runner counts failed tests that it does not name.
+    /// Whether a runner counts failed tests that it does not name, or a file of tests does not load.
     #[serde(default, skip_serializing_if = "is_default")]
     pub is_cut: bool,
     /// The number of tests that ran in all commands, if the runners say it.
@@ -168,19 +169,14 @@ pub struct ControlResult {
 }
 
 impl ControlResult {
+    /// Whether the same was asked.
+    pub fn is_of(&self, other: &ControlResult) -> bool {
+        self.control == other.control && self.functions == other.functions
+    }
+
     /// The result of a control in which no test has failed.
     pub fn of(control: ControlKind) -> ControlResult {
-        ControlResult {
-            control,
-            functions: Vec::new(),
-            red: None,
-            failed: Vec::new(),
-            is_cut: false,
-            ran: None,
-            has_tests: false,
-            reached: Vec::new(),
-            duration_seconds: 0.0,
-        }
+        ControlResult { control, ..ControlResult::default() }
     }
 }
 
@@ -370,22 +366,16 @@ impl fmt::Display for ProofReason {
             ProofReason::Unchecked => f.write_str("no verify command checks it"),
             ProofReason::NoTest { command } => write!(
                 f,
-                "no test ran in `{command}`, or it names none; a line of TAP for each, such as \
-                 `not ok 1 - name`, or JUnit would"
+                "no test ran in `{command}`, or it names none; TAP would: `1..2`, and `ok 1 - name` \
+                 or `not ok 2 - name` for each"
             ),
             ProofReason::NoticesLess { files, tests } => {
-                let what =
-                    if tests.is_empty() { "fewer tests run" } else { "it is noticed no more by" };
-                let tests = if tests.is_empty() {
-                    String::new()
-                } else {
-                    format!(" {}", first_names(tests))
-                };
-                write!(
-                    f,
-                    "if all code is broken, with the new {} {what}{tests}",
-                    first_names(files)
-                )
+                let files = first_names(files);
+                write!(f, "if all code is broken, with the new {files} ")?;
+                match &tests[..] {
+                    [] => f.write_str("fewer tests run"),
+                    some => write!(f, "it is noticed no more by {}", first_names(some)),
+                }
             }
             ProofReason::NoticesNothing => {
                 f.write_str("the changed tests pass even if all code is broken")
@@ -464,5 +454,24 @@ impl Proof {
     /// Whether the work may be called complete without a person.
     pub fn is_good(&self) -> bool {
         self.reason.is_good()
+    }
+
+    /// The tests that failed in a control and passed in its repetition.
+    fn flaky(&self) -> Vec<String> {
+        let flaky = self.controls.iter().flat_map(|one| {
+            let others = || self.controls.iter().filter(|it| it.is_of(one));
+            one.failed.iter().filter(move |name| others().any(|it| !it.failed.contains(name)))
+        });
+        flaky.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)?;
+        match &self.flaky()[..] {
+            [] => Ok(()),
+            some => write!(f, "; {} failed once and passed with the same code", first_names(some)),
+        }
     }
 }

@@ -97,7 +97,7 @@ impl WorkFacts<'_> {
         let mut found = Vec::new();
         let mut add = |kind, why: String| found.push(Risk { kind, why });
         if let Some(proof) = self.proof.filter(|proof| !proof.is_good()) {
-            add(RiskKind::Unproved, proof.reason.to_string());
+            add(RiskKind::Unproved, proof.to_string());
         }
         if evidence.verify.is_empty() {
             add(RiskKind::Unverified, "no verify command ran".to_owned());

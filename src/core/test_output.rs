@@ -20,6 +20,8 @@ pub struct TestRun {
     pub failed: BTreeSet<String>,
     /// The number of failures that are no tests, such as files that cannot be loaded.
     pub others: u64,
+    /// Whether a file of tests, or a package, could not be loaded.
+    pub is_unloaded: bool,
     /// Whether a runner counts more failures than it names.
     pub is_cut: bool,
 }
@@ -33,7 +35,8 @@ impl TestRun {
             all.ran = all.ran.zip(run.ran).map(|(one, other)| one.saturating_add(other));
             all.failed.extend(run.failed);
             let others = all.others + run.others;
-            TestRun { others, is_cut: all.is_cut || run.is_cut, ..all }
+            let is_unloaded = all.is_unloaded || run.is_unloaded;
+            TestRun { others, is_unloaded, is_cut: all.is_cut || run.is_cut, ..all }
         })
     }
 
@@ -71,6 +74,7 @@ fn read_format(format: &RunnerFormat, output: &str) -> Option<TestRun> {
         }
         FailedTests::Read(read) => run.others = read(output, &mut run.failed),
     }
+    run.is_unloaded = !find(format.unloaded, output).is_empty();
     let sum = |pattern: &str| -> Option<u64> {
         let found = find(pattern, output);
         // An empty group is one test, and words such as `no tests ran` are none.

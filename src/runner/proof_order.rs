@@ -190,8 +190,9 @@ impl ProofOrder {
         let setup = if is_built { &self.setup[..] } else { &[] };
         // Those in which a test ran with the work.
         let mut commands: Vec<&ControlCommand> = self.commands.iter().collect();
+        let mut last = None;
         let outcome = loop {
-            let Some(control) = plan.next(done) else { break plan.reason(done) };
+            let Some(control) = plan.next(done, last) else { break plan.reason(done) };
             if self.is_over(began) {
                 break stopped(began);
             }
@@ -207,7 +208,7 @@ impl ProofOrder {
             tree.slot().move_to(&commit)?;
             set_apart(times);
             let result = match self.build(setup, done.len(), began) {
-                Ok(None) => self.control((&plan, &control), done.len(), &mut commands, began),
+                Ok(None) => self.control((&plan, &control), done, &mut commands, began),
                 Ok(Some(red)) => Ok(ControlResult {
                     functions: control.functions.clone(),
                     red: Some(red),
@@ -220,6 +221,7 @@ impl ProofOrder {
                 Ok(result) => done.push(result),
                 Err(reason) => break reason,
             }
+            last = Some(control);
         };
         self.runs.end();
         tree.slot().leave_controls(&head, &log)?;
@@ -280,7 +282,7 @@ impl ProofOrder {
     fn control(
         &self,
         (plan, control): (&ProofPlan, &Control),
-        number: usize,
+        done: &[ControlResult],
         commands: &mut Vec<&ControlCommand>,
         began: Instant,
     ) -> Result<ControlResult, ProofReason> {
@@ -293,7 +295,7 @@ impl ProofOrder {
         let (is_first, mut tested) = (control.kind == ControlKind::Inert, Vec::new());
         for (at, given) in commands.iter().enumerate() {
             let ControlCommand { command, limit } = given;
-            let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
+            let log = format!("{}/proof-{}-{name}-{}.log", self.log, done.len() + 1, at + 1);
             let left = fixed_limit::proof().saturating_sub(began.elapsed());
             let goes_on = || !self.turn.is_stopped();
             let place = (self.main.as_path(), log);
@@ -326,7 +328,7 @@ impl ProofOrder {
                 continue;
             }
             let run = run.unwrap_or_default();
-            result.is_cut |= run.is_cut;
+            result.is_cut |= run.is_cut || run.is_unloaded;
             result.failed.extend(run.failed);
             if is_late {
                 result.failed.push(format!("{command} (no end)"));
@@ -336,7 +338,7 @@ impl ProofOrder {
             }
             let is_enough =
                 !is_first && !matches!(control.kind, ControlKind::Tripwire | ControlKind::Landed);
-            if is_enough && !result.failed.is_empty() {
+            if is_enough && plan.is_noticed(done, &result) {
                 break;
             }
         }

@@ -157,7 +157,7 @@ impl ProofView {
         ProofView {
             outcome: word("outcome"),
             reason: word("reason"),
-            text: proof.reason.to_string(),
+            text: proof.to_string(),
             is_good: proof.is_good(),
             controls: proof.controls.iter().map(control).collect(),
             duration_seconds: proof.duration_seconds,

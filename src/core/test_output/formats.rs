@@ -24,6 +24,8 @@ pub(super) struct RunnerFormat {
     pub(super) unless: &'static str,
     /// The names of the tests that failed.
     pub(super) failed: FailedTests,
+    /// A file of tests, or a package, that could not be loaded.
+    pub(super) unloaded: &'static str,
     /// The numbers of tests that ran.
     pub(super) ran: &'static str,
     /// A line of tests that ran without their number.
@@ -43,6 +45,7 @@ const PLAIN: RunnerFormat = RunnerFormat {
     seen: NEVER,
     unless: NEVER,
     failed: FailedTests::Lines(&[]),
+    unloaded: NEVER,
     ran: NEVER,
     uncounted: NEVER,
     minus: NEVER,
@@ -56,6 +59,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["passed", "failed", "error", "skipped", "no tests ran", "deselected"],
         seen: r"^[=\s]*(?:\d+ [a-z]+(?:, )?|no tests ran)+ in \d[\d.]*s.*$|^=+ short test summary info|^ERROR: (?:usage: |file or directory not found|not found: )|^[.FEsxX]+ +\[ *\d+%\]$",
         failed: FailedTests::Read(pytest),
+        unloaded: r"^ERROR \S+\.py(?: - .*)?$",
         ran: r"^[=\s]*(no tests ran) in |^[=\s]*(?:\d+ (?:skipped|deselected|warnings?|errors?)(?:, )?)+ (in) |^[=\s]*(?:(\d+) failed,? ?)?(?:(\d+) passed,? ?)?(?:\d+ skipped,? ?)?(?:\d+ deselected,? ?)?(?:(\d+) xfailed,? ?)?(?:(\d+) xpassed,? ?)?(?:\d+ [a-z]+,? ?)*in \d[\d.]*s",
         lost: r"^[=\s]*(?:(\d+) failed,? ?)?(?:\d+ (?:passed|skipped|deselected|xfailed|xpassed|warnings?),? ?)*(?:(\d+) errors?)?(?:, \d+ [a-z]+)* in \d[\d.]*s",
         ..PLAIN
@@ -65,6 +69,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["Ran "],
         seen: r"^Ran \d+ tests? in ",
         failed: FailedTests::Read(unittest),
+        unloaded: r"^ERROR: \S+ \(unittest\.loader\._FailedTest",
         ran: r"^Ran (\d+) tests? in",
         minus: r"^(?:OK|FAILED) \(.*?skipped=(\d+)|^(?:FAIL|ERROR): \S+ \(unittest\.loader\._FailedTest()",
         lost: r"^FAILED \(.*?failures=(\d+)|^FAILED \(.*?errors=(\d+)",
@@ -96,6 +101,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["ok  \t", "FAIL", "?   \t", "\"Action\":"],
         seen: r#"^(?:ok  |FAIL|\?   )\t\S+|^\{"(?:Time|Action)".*"Action":"#,
         failed: FailedTests::Read(go),
+        unloaded: r"^FAIL\t\S+ \[(?:build|setup) failed\]$",
         ran: r#"^\{"Time".*"Action":"(?:pass|fail)".*"Test":"()|^=== RUN ()|\[(no tests to run|no test files)\]$"#,
         uncounted: r"^(?:ok  |FAIL)\t\S+\t(?:[\d.]+s|\(cached\))(?:\tcoverage: .*)?$()",
         lost: r"^FAIL\t\S+\t[\d.]+s$()",
@@ -106,6 +112,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["# cancelled ", "ℹ cancelled ", "# duration_ms ", "ℹ duration_ms "],
         seen: r"^(?:#|ℹ) (?:cancelled|duration_ms) [\d.]+$",
         failed: FailedTests::Read(nested::node),
+        unloaded: r"^✖ \S+\.[cm]?[jt]sx?(?: \(|$)|^not ok \d+ - \S+\.[cm]?[jt]sx?$",
         ran: r"^ *(?:#|ℹ) pass +(\d+)(?:\n *(?:#|ℹ) fail +(\d+))?",
         lost: r"^ *(?:#|ℹ) fail (\d+)",
         ..PLAIN
@@ -115,6 +122,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["Test Files  ", "Tests  ", "No test files found"],
         seen: r"^No test files found|^ +(?:Test Files|Tests)  ",
         failed: FailedTests::Read(vitest),
+        unloaded: r"^ FAIL  .* \[ .* \]$",
         ran: r"^(No test files found)|^ +Tests  (?:(\d+) failed)?(?: \| )?(?:(\d+) passed)?|^ +Tests  (no tests)",
         lost: r"^ +Tests  .*?(\d+) failed",
         ..PLAIN
@@ -124,6 +132,7 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         signs: &["No tests found", "Tests: "],
         seen: r"^No tests found(?:, exiting| related)|^Tests: .*\d total$",
         failed: FailedTests::Read(jest),
+        unloaded: r"^  ● Test suite failed to run$",
         ran: r"^(No tests found)|^Tests: (?:.*?(\d+) failed)?(?:.*?(\d+) passed)?.* total$",
         lost: r"^Tests: .*?(\d+) failed",
         ..PLAIN
@@ -252,6 +261,17 @@ pub(super) const FORMATS: &[RunnerFormat] = &[
         ]),
         ran: r"^\[=+\] (\d+) tests? .* ran\.",
         minus: r"^\[  SKIPPED \] (\d+) test",
+        ..PLAIN
+    },
+    // a program of C that `assert` ends
+    RunnerFormat {
+        signs: &["Assertion `", "Assertion failed: ("],
+        seen: r"^\S.*:\d+: .*: Assertion `.*' failed\.|^Assertion failed: \(.*\), function ",
+        unless: r"tests passed, \d+ tests? failed out of|^\[=+\] ",
+        failed: FailedTests::Lines(&[
+            r"^(?:\S+: )?(?:\S*/)?([\w.-]+):\d+: (?:.* )?\**(\w+)(?:\(.*\))?: Assertion `",
+            r"^Assertion failed: \(.*\), function (\w+), file ",
+        ]),
         ..PLAIN
     },
     // prove

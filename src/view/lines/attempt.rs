@@ -385,8 +385,8 @@ impl EventText for CheckEvent {
             }
             CheckEvent::Proved { proof, .. } => match proof.is_good() {
                 true if !at.verbose => Vec::new(),
-                true => faint(format!("{id} {}", proof.reason)),
-                false => warn(format!("{id} {}", proof.reason)),
+                true => faint(format!("{id} {proof}")),
+                false => warn(format!("{id} {proof}")),
             },
         }
     }

@@ -103,7 +103,7 @@ pub(super) fn now(
     all.extend(of_tasks);
     let unproved = view.history.unproved(view.graph, &view.policy.filter).into_iter();
     all.extend(unproved.filter_map(|id| {
-        let why = view.history.of(id).proof.as_ref()?.reason.to_string();
+        let why = view.history.of(id).proof.as_ref()?.to_string();
         let blocker = Blocker { task_id: id.clone(), why, frees: 0 };
         let remedy = Some(accept_unproved(id.as_str()));
         Some(Attention { remedy, ..of_task(AttentionKind::Unproved, blocker, source) })

@@ -149,17 +149,78 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
         let is_moved =
             !file.was_there && tests.iter().any(|it| it.head.is_none() && it.name() == file.name());
         let is_binary = file.was_there && file.base.is_none();
-        if is_other || is_moved || is_binary {
+        let is_kept = only_adds_tests(file, file.base.as_deref(), file.head.as_deref());
+        if (is_other && !is_kept) || is_moved || is_binary {
             tree.insert(file.path.clone(), ControlText::Base);
         }
     }
     for file in source.iter().filter(|it| changes_tests(it)) {
-        let base = file.base.as_ref().map(|base| test_half(file, base)).unwrap_or_default();
-        if !base.is_empty() {
+        let half = |text: &Option<String>| text.as_ref().map(|text| test_half(file, text));
+        let (base, head) = (half(&file.base).unwrap_or_default(), half(&file.head));
+        if !base.is_empty() && !only_adds_tests(file, Some(&base), head.as_deref()) {
             tree.insert(file.path.clone(), ControlText::Text(with_old_tests(file)));
         }
     }
     tree
+}
+
+/// Whether a change of a file of tests only adds whole tests, under new names, and what they import: the tests
+/// that were there are as they were, and notice as much.
+fn only_adds_tests(file: &ChangedFile, base: Option<&str>, head: Option<&str>) -> bool {
+    let (Some(language), Some(base), Some(head)) = (file.language(), base, head) else {
+        return false;
+    };
+    let is_import = |line: &&str| {
+        let line = line.trim_start();
+        let is_named = ["import ", "from ", "use "].iter().any(|it| line.starts_with(it));
+        is_named || (line.starts_with("const ") && line.contains(" = require("))
+    };
+    let (base, head) = (SourceCode::new(language, base), SourceCode::new(language, head));
+    let (base, head) = (base.code(), head.code());
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let words = |text: &str, of_imports: bool| -> Vec<String> {
+        let lines = text.lines().filter(|it| is_import(it) == of_imports);
+        let words = lines.flat_map(|line| line.split(|c| !is_part(c)));
+        words.filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    };
+    let (old, new, known) = (words(&base, true), words(&head, true), words(&base, false));
+    let count = |words: &[String], word: &String| words.iter().filter(|it| *it == word).count();
+    // An import may put another thing in the place of what the old tests use.
+    let hides = |it: &String| known.contains(it) && count(&new, it) > count(&old, it);
+    if old.iter().any(|it| count(&new, it) < count(&old, it)) || new.iter().any(hides) {
+        return false;
+    }
+    // The start of a test, whose name hides nothing that the old tests use.
+    let is_test = |text: &str, before: &str| {
+        let words = ["async def ", "class ", "def ", "fn ", "func "];
+        let Some(rest) = words.iter().find_map(|it| text.strip_prefix(it)) else {
+            let calls = ["describe(", "it(", "test("].iter().find_map(|it| text.strip_prefix(it));
+            return text == "#[test]" || calls.is_some_and(|it| it.starts_with(['\'', '"']));
+        };
+        let name = rest.split(|c| !is_part(c)).next().unwrap_or_default();
+        let is_named = name.starts_with("test_") || name.starts_with("Test");
+        !known.iter().any(|it| it == name) && (is_named || before == "#[test]")
+    };
+    let mut left = base.lines().filter(|it| !is_import(it)).peekable();
+    // The lines around the next one, from the outermost: their depths, and whether they are new.
+    let mut around: Vec<(usize, bool, &str)> = Vec::new();
+    let mut before = "";
+    for line in head.lines().filter(|it| !is_import(it)) {
+        let depth = line.len() - line.trim_start().len();
+        around.retain(|(outer, ..)| *outer < depth);
+        let is_new = left.next_if_eq(&line).is_none();
+        let text = line.trim_start();
+        let (belongs, in_group) = around.last().map_or((false, true), |(_, is_new, outer)| {
+            (*is_new, ["class ", "describe(", "mod "].iter().any(|it| outer.starts_with(it)))
+        });
+        let is_whole = text.starts_with(['}', ')']) || is_test(text, before);
+        if is_new && !belongs && !(in_group && is_whole) {
+            return false;
+        }
+        around.push((depth, is_new, text));
+        before = text;
+    }
+    left.next().is_none()
 }
 
 /// The names of the functions in a version of a file.
@@ -281,9 +342,95 @@ fn with_old_tests(file: &ChangedFile) -> String {
     format!("{code}\n{}", test_half(file, file.base.as_deref().unwrap_or_default()))
 }
 
+/// The changed lines of the tests of the work, with the lines above them that are indented less, up to the
+/// first level: they name the tests.
+pub(super) fn changed_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> String {
+    let mut text = String::new();
+    for file in tests.iter().chain(source.iter().filter(|it| changes_tests(it))) {
+        let lines: Vec<&str> = file.head.as_deref().unwrap_or_default().lines().collect();
+        let depth = |line: &str| line.len() - line.trim_start().len();
+        let is_text = |at: &&usize| lines.get(**at).is_some_and(|line| !line.trim().is_empty());
+        for changed in file.lines.iter().filter(is_text).map(|at| &lines[..=*at]) {
+            let mut inner = usize::MAX;
+            for line in changed.iter().rev() {
+                if !line.trim().is_empty() && depth(line) < inner {
+                    inner = depth(line);
+                    text.extend([line, "\n"]);
+                }
+                if inner == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    text
+}
+
 /// The text of the tests of the work.
 pub(super) fn test_text(tests: &[&ChangedFile], source: &[&ChangedFile]) -> String {
     let own = tests.iter().filter_map(|it| it.head.clone());
     let inner = source.iter().filter_map(|it| Some(test_half(it, it.head.as_deref()?)));
     own.chain(inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_read_with_the_headers_around_them() {
+        let head = "class A:\n    def test_a():\n        assert 1\n\n    def test_b():\n        if 1:\n            assert 2\n";
+        let file = |lines: &[usize]| ChangedFile {
+            head: Some(head.to_owned()),
+            lines: lines.iter().copied().collect(),
+            ..ChangedFile::default()
+        };
+        let text = changed_tests(&[&file(&[6])], &[]);
+        assert_eq!(text, "            assert 2\n        if 1:\n    def test_b():\nclass A:\n");
+        assert_eq!(changed_tests(&[&file(&[3])], &[]), "");
+    }
+
+    #[test]
+    fn whole_new_tests_are_told_from_changed_ones() {
+        const PYTHON: &str = "import calc\n\n\nclass CalcTest:\n    def test_half(self):\n        assert calc.half(7) == 3\n";
+        const SCRIPT: &str =
+            "import { half } from 'a';\n\ntest('halves', () => {\n  equal(half(7), 3);\n});\n";
+        const RUST: &str = "mod tests {\n    use super::half;\n    #[test]\n    fn halves() {\n        assert_eq!(half(7), 3);\n    }\n}\n";
+        let more = "    def test_zero(self):\n        assert calc.half(0) == 0\n";
+        let of = |path: &str, base: &str, head: &str| {
+            let file = ChangedFile { path: path.to_owned(), ..ChangedFile::default() };
+            only_adds_tests(&file, Some(base), Some(head))
+        };
+        let python = |head: &str| of("test_a.py", PYTHON, head);
+        let script = |head: &str| of("a.test.js", SCRIPT, head);
+        let rust = |head: &str| of("lib.rs", RUST, head);
+        assert!(python(&format!("import os\n{PYTHON}\n{more}")));
+        assert!(python(&PYTHON.replace("    def", &format!("{more}\n    def"))));
+        assert!(script(&SCRIPT.replace("half }", "half, mul }").replace(
+            "\ntest(",
+            "\ntest('multiplies', () => {\n  equal(mul(2, 3), 6);\n});\ntest("
+        )));
+        let adds = "    #[test]\n    fn adds() {\n        assert_eq!(add(1, 2), 3);\n    }\n}\n";
+        let more = RUST.replace("super::half", "super::{add, half}");
+        assert!(rust(&more.replace("    }\n}\n", &format!("    }}\n{adds}"))));
+        for weaker in [
+            PYTHON.replace("        assert", "        return\n        assert"),
+            PYTHON.replace("    def", "    @skip\n    def"),
+            PYTHON.replace("== 3", ">= 3"),
+            format!("{PYTHON}    def test_half(self, n):\n        pass\n"),
+            format!("{PYTHON}    def setUp(self):\n        calc.half = int\n"),
+            format!("{PYTHON}calc.half = int\n"),
+            PYTHON.replace("import calc", "import calc\nfrom fakes import calc"),
+            String::new(),
+        ] {
+            assert!(!python(&weaker), "{weaker}");
+        }
+        assert!(!script(&SCRIPT.replace("test(", "test.skip(")));
+        assert!(!script(&SCRIPT.replace("\ntest(", "\nmock('a', () => ({}));\ntest(")));
+        assert!(!rust(&RUST.replace("    #[test]", "    #[test]\n    #[should_panic]")));
+        assert!(!rust(&RUST.replace(
+            "    #[test]",
+            "    fn half(n: i32) -> i32 {\n        3\n    }\n    #[test]"
+        )));
+    }
 }
