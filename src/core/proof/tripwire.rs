@@ -241,9 +241,16 @@ impl<'a> LeftFunction<'a> {
         let is_python = self.language == Language::Python;
         let parameter = self.parameter.unwrap_or("1");
         let no = if is_python { "False" } else { "false" };
-        let given = self.returned.trim_start_matches(['f', '(']);
+        let text = self.returned.strip_prefix('f').filter(|it| it.starts_with(['"', '\'']));
+        let given = text.unwrap_or(self.returned).trim_start_matches('(');
         let is_choice = COMPARES.iter().any(|it| given.contains(it)) || given.starts_with("not ");
         let list = format!("[{parameter}]");
+        // Another value of the type of a parameter that the function returns as it is.
+        let other = if is_python {
+            format!("{parameter} * 2 if hasattr({parameter}, \"__mul__\") else 1")
+        } else {
+            format!("(Array.isArray({parameter}) ? [{parameter}] : {parameter} + {parameter})")
+        };
         let value = match self.result.split(['[', ' ']).next().unwrap_or_default() {
             _ if self.yields => return "return".to_owned(),
             "None" => "None",
@@ -258,7 +265,7 @@ impl<'a> LeftFunction<'a> {
             _ if given.starts_with('{') => "{\"a\": 1}",
             _ if is_choice || given.starts_with('!') => no,
             _ if given.starts_with(['"', '\'', '`']) => "\"a\"",
-            _ if given == parameter => "1",
+            _ if given == parameter => &other,
             _ => parameter,
         };
         let cast = if self.language == Language::TypeScript { " as never" } else { "" };
@@ -293,8 +300,14 @@ impl<'a> LeftFunction<'a> {
 }
 
 /// The value that a method of Java with this result returns, after a blank.
-fn java_value(result: &str) -> &'static str {
-    match result.split('<').next().unwrap_or_default() {
+fn java_value(result: &str) -> String {
+    let plain = result.split('<').next().unwrap_or_default();
+    let (item, dimensions) = result.split_at(result.trim_end_matches("[]").len());
+    // Of a parameter of a type there are no arrays.
+    if !dimensions.is_empty() && item.len() > 1 && !item.contains('<') {
+        return format!(" new {item}[1]{}", &dimensions[2..]);
+    }
+    let value = match plain.rsplit('.').next().unwrap_or_default() {
         "void" => "",
         "boolean" | "Boolean" => " false",
         "byte" => " (byte) 1",
@@ -309,19 +322,22 @@ fn java_value(result: &str) -> &'static str {
             " new java.util.ArrayList<>(java.util.Collections.singletonList(null))"
         }
         "Map" if result.contains('<') => " new java.util.HashMap<>()",
+        "Optional" if result.contains('<') => " java.util.Optional.empty()",
+        "Set" if result.contains('<') => {
+            " new java.util.HashSet<>(java.util.Collections.singletonList(null))"
+        }
         _ => " null",
-    }
+    };
+    value.to_owned()
 }
 
 /// The statement that leaves a function of C with this result: with a number, or with memory that is all 0.
 fn leave_c(result: &str) -> String {
-    const NUMBERS: &[&str] = &[
-        "char", "const", "double", "float", "int", "long", "short", "signed", "size_t", "unsigned",
-    ];
+    const NUMBERS: &str = "char const double float int long short signed size_t unsigned";
     let mut words = result.split_whitespace();
     let value = match result {
         "void" => String::new(),
-        _ if words.all(|it| NUMBERS.contains(&it)) => " 1".to_owned(),
+        _ if words.all(|word| NUMBERS.split(' ').any(|it| it == word)) => " 1".to_owned(),
         _ if result.ends_with('*') => " (void *)ralph_memory".to_owned(),
         _ => format!(" *({result} *)ralph_memory"),
     };
@@ -611,7 +627,7 @@ f_c (void)
         // What an assertion of the type takes.
         for (path, body, want) in [
             ("a.py", "return c(b)", "b"),
-            ("a.py", "return b", "1"),
+            ("a.py", "return b", "b * 2 if hasattr(b, \"__mul__\") else 1"),
             ("a.py", "c(b)", ""),
             ("a.py", "return {b: 1}", "{\"a\": 1}"),
             ("a.py", "return [c for c in b]", "[b]"),
@@ -633,7 +649,7 @@ f_c (void)
             assert_eq!(value, want, "{body}");
         }
         let script = stub("a.js", "const a = b => b;\n");
-        let want = "const a = b => { if (Number(1)) { return 1; } return b };\n";
+        let want = "const a = b => { if (Number(1)) { return (Array.isArray(b) ? [b] : b + b); } return b };\n";
         assert_eq!(script.as_deref(), Some(want));
         let left = |path: &str, text: &str| {
             let text = stub(path, text).expect("a stub");
@@ -656,6 +672,9 @@ f_c (void)
             ("A.java", "class A { boolean a() { return b(); } }\n", "return false"),
             ("A.java", "class A { public <T> List<T> a() { b(); } }\n", "return new java.util"),
             ("A.java", "class A {\n    void a() {\n        b();\n    }\n}\n", "return"),
+            ("A.java", "class A { java.util.List<T> a() { b(); } }\n", "return new java.util.A"),
+            ("A.java", "class A { java.util.Optional<T> a() { b(); } }\n", "return java.util.O"),
+            ("A.java", "class A { int[][] a() { return b(); } }\n", "return new int[1][]"),
             ("a.c", "static unsigned long a(void) { return 2; }\n", "return 1"),
             ("a.c", "const char *a(void)\n{\n    return b();\n}\n", "return (void *)ralph"),
             ("a.c", "struct s a(void) { return b(); }\n", "return *(struct s *)ralph"),
