@@ -437,16 +437,24 @@ pub(super) fn keep_work(
         Err(_) if is_complete => return Ok(nothing),
         Err(error) => return Ok((None, vec![format!("{error:#}")])),
     };
-    let (dirty, strays) = (tree.dirty()?, tree.pins().has_own_strays()?);
-    if !is_complete || !dirty.is_empty() || strays {
-        let (name, unpinned) = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
+    let pin = || {
+        let kept = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
         // The repository's filters may run files of the attempt.
         slots.let_change();
+        kept
+    };
+    // Git may not be able to read the tree of an attempt that is not complete.
+    if !is_complete {
+        return Ok(pin());
+    }
+    let (dirty, strays) = (tree.dirty()?, tree.pins().has_own_strays()?);
+    if !dirty.is_empty() || strays {
+        let (name, unpinned) = pin();
         // Beside complete work, what only verify commands left is worth no word.
         let is_own = dirty.keys().any(|path| evidence.leftovers.contains(path));
         let resolved =
             matches!(&evidence.merge, Some(Merge::Landed { resolved, .. }) if !resolved.is_empty());
-        let is_work = !is_complete || is_own || strays || resolved;
+        let is_work = is_own || strays || resolved;
         return Ok((name.filter(|_| is_work), unpinned));
     }
     let Some(Merge::Landed { branch, resolved, .. }) = &evidence.merge else {
