@@ -89,6 +89,7 @@ impl Workspace {
         let found = discover(dir)?;
         let layers = ConfigLayers::of(found.0.root(), config)?;
         let workspace = Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))?;
+        git::limit_signing(workspace.config.commit_timeout);
         let names = [Some(workspace.config.run_on.clone()), workspace.state.noted_sandbox()];
         let find = |name: &String| Executor::find(name, &workspace.config.executors).ok();
         if let Some(sandbox) = names.iter().flatten().filter_map(find).find(Executor::is_sandbox) {
@@ -110,7 +111,9 @@ impl Workspace {
     /// # Errors
     /// No repository.
     pub fn unset(dir: &Path, place: LoopPaths) -> Result<Workspace> {
-        Workspace::with(discover(dir)?, place, ConfigLayers::default(), None)
+        let workspace = Workspace::with(discover(dir)?, place, ConfigLayers::default(), None)?;
+        git::limit_signing(workspace.config.commit_timeout);
+        Ok(workspace)
     }
 
     fn with(
@@ -120,7 +123,6 @@ impl Workspace {
         graph: Option<PathBuf>,
     ) -> Result<Workspace> {
         let config = layers.read()?;
-        git::limit_signing(config.commit_timeout);
         let common = repo.common_dir();
         let state = StateFolder::open(place.state(common));
         let graph = graph.unwrap_or_else(|| place.graph(repo.root(), common));
