@@ -524,13 +524,13 @@ fn nothing_is_left_to_do_in_the_source() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines. It
 /// only falls, except by a commit that does nothing else and says why.
-const LINES: usize = 77_050;
+const LINES: usize = 77_040;
 
 /// The same for the package `core` and for each layer.
 const LINES_OF_LAYERS: &[(&str, usize)] = &[
     ("adapters", 14_260),
     ("cli", 1_510),
-    ("commands", 11_560),
+    ("commands", 11_530),
     ("core", 27_580),
     ("project", 6_370),
     ("report", 1_090),
