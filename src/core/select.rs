@@ -236,8 +236,13 @@ impl View<'_> {
             Status::NeedsInput => TaskState::NeedsInput,
             Status::InProgress => match past() {
                 past if self.is_out_of_attempts(number, past) => TaskState::Parked(past.counted),
-                _ if task.claimed_at.is_none() && task.claimed_by.is_none() => TaskState::Unclaimed,
-                _ => TaskState::Claimed,
+                _ if task.claimed_at.is_some()
+                    || task.claimed_by.is_some()
+                    || self.history.active.of(&task.id).is_some() =>
+                {
+                    TaskState::Claimed
+                }
+                _ => TaskState::Unclaimed,
             },
             Status::Pending if self.policy.elsewhere.contains_key(&task.id) => TaskState::OnBranch,
             Status::Pending if self.graph.is_waiting(number) => TaskState::Waiting,
