@@ -19,6 +19,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
     [time]    + right: The right half; 1 commit, 1 file, +1 -0, [took]
     [time]  left: 2 (1 ready, 1 waiting)
+    [time]    ○ left: The left half
     [time]    a run now would end between [time] and [time]: all is done
     [time]  next: `ralph run` continues
     ");

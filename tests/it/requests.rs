@@ -370,6 +370,8 @@ fn the_status_tells_how_a_run_stands() {
     nothing done in 1 attempt, [took]; 0 of 3 done
     Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1/repo (ralph/a)
     left: 3 (1 in progress, 2 ready)
+      ○ b
+      ○ c
     Run: [run], started [date] [time], process [pid], lands on `main`, last beat [took] ago
     ");
     let said = status(&trial);

@@ -36,6 +36,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  stopped by SIGINT (exit code 130)
     [time]  nothing done in 1 attempt, [took]; 0 of 1 done
     [time]  left: 1 (1 ready)
+    [time]    ○ a
     [time]  next: `ralph run` continues
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");

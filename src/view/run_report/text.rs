@@ -11,6 +11,7 @@ use crate::{
         lines::{Line, line},
         page::{Fold, Markup, TextPage, fitting},
         run::RunView,
+        state::StateKind,
         waits::waiting_text,
         words::{clock, counted, full, ids, length, short},
     },
@@ -247,14 +248,17 @@ impl RunReport {
         let counts = self.left.as_ref();
         let counts = counts.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
         let Some(counts) = counts else { return };
-        let left = counts.left();
-        page.heading(&format!("left: {left} ({})", counts.parts().join(", ")));
-        let lines = self
-            .forecast
-            .as_ref()
-            .map(|it| if it.goes_on { it.lines() } else { it.outlook().into_iter().collect() });
-        for text in lines.unwrap_or_default() {
-            page.aside(Style::Faint, &text);
+        page.heading(&format!("left: {} ({})", counts.left(), counts.parts().join(", ")));
+        let ready = self.upcoming.iter().filter(|it| it.state == StateKind::Ready).take(3);
+        for task in ready {
+            let title = format!(": {}", task.title);
+            let title = if task.title == task.id.as_str() { "" } else { &title };
+            page.entry(Some(Style::Faint), '○', (task.id.as_str(), title), "");
+        }
+        let Some(it) = &self.forecast else { return };
+        let lines = if it.goes_on { it.lines() } else { it.outlook().into_iter().collect() };
+        for text in &lines {
+            page.aside(Style::Faint, text);
         }
     }
 
