@@ -16,10 +16,7 @@ use anyhow::{Context, Result};
 
 use super::{Runner, RunnerMessage, checkout_graph, close, process_spec, processes};
 use crate::{
-    adapters::{
-        git::Repo,
-        process::{self, GuardianSpec, ProcessSpec},
-    },
+    adapters::process::{self, GuardianSpec, ProcessSpec},
     core::{
         commit_id::CommitId,
         duration,
@@ -247,16 +244,15 @@ impl WholeTrial<'_> {
         let work = check.landed.last().map_or_else(|| landed.last(), |at| landed.get(*at));
         let work = work.context("nothing has landed")?.clone();
         let record = self.record_of(&work)?;
-        let prepared = self.prepare_whole(commit)?;
+        let (workspace, slots) = (&self.runner.core.cx.workspace, &self.runner.slots);
+        let settings = slots.settings(workspace)?;
+        let prepared = slots.pool.check_out(&slots.pool.merge(0), &settings, commit);
+        let given = workspace.config.setup.0.clone();
         let setup = match &prepared {
-            Ok(tree)
-                if !slot_pool::is_set_up(tree, &self.runner.core.cx.workspace.config.setup.0)? =>
-            {
-                self.runner.core.cx.workspace.config.setup.0.clone()
-            }
+            Ok(tree) if !slot_pool::is_set_up(tree, &given)? => given,
             Ok(_) => Vec::new(),
-            Err(why) => {
-                let outcome = Outcome::NotStarted { error: why.clone() };
+            Err(error) => {
+                let outcome = Outcome::NotStarted { error: format!("{error:#}") };
                 return Ok(Some(result_of(&check.command, outcome, String::new())));
             }
         };
@@ -281,15 +277,6 @@ impl WholeTrial<'_> {
             slot_pool::note_setup(tree, &setup)?;
         }
         self.run_check(&record, &check.command)
-    }
-
-    /// Puts a commit into the slot of the merge queue. Returns why that cannot be, if so.
-    fn prepare_whole(&self, commit: &CommitId) -> Result<Result<Repo, String>> {
-        let workspace = &self.runner.core.cx.workspace;
-        let pool = &self.runner.slots.pool;
-        let settings = self.runner.slots.settings(workspace)?;
-        let prepared = pool.check_out(&pool.merge(0), &settings, commit);
-        Ok(prepared.map_err(|error| format!("{error:#}")))
     }
 
     /// Returns a record for the processes that verify landed work in the slot of the merge queue.
