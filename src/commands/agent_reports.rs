@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     adapters::state,
-    cli::{Command, NoteArgs},
+    cli::{Command, Flags, NoteArgs},
     core::{
         environment::AWAY,
         exit::{Exit, Failure, fail},
@@ -80,6 +80,10 @@ pub(super) fn refuse_away(command: &Command) -> Result<()> {
     let why = "the records of this run are outside of the sandbox or on another machine: here, an \
                attempt can use `ralph task-complete`, `ralph ask`, `ralph note` and `ralph verify`";
     ensure!(!needs_repository || !is_away(), Failure::new(Exit::Error, why));
+    let to_task = matches!(command, Command::Note(Flags(options)) if options.task().is_some());
+    let why = "here, notes are for dependent tasks, or with `--for-all` for every agent: leave \
+               `--task` out";
+    ensure!(!to_task || !is_away(), Failure::new(Exit::Usage, why));
     Ok(())
 }
 

@@ -137,6 +137,15 @@ fn noting_is_for_agents_and_takes_words() {
 }
 
 #[test]
+fn where_the_run_cannot_be_reached_a_note_is_for_no_task() {
+    let trial = TestProject::new().graph(GRAPH).env("RALPH_AWAY", "1");
+    for words in [&["note", "first", "keep it"][..], &["note", "keep it", "--task", "first"]] {
+        trial.run(words).code(64).stderr_has("leave `--task` out");
+    }
+    assert!(!trial.root().join("logs").exists());
+}
+
+#[test]
 fn no_secret_gets_into_a_note() {
     let trial = chain("\"$RALPH\" note --for-all \"log in with $SOME_TOKEN\"; git add docs");
     let trial = trial.env("SOME_TOKEN", "aB3-not-for-all");
