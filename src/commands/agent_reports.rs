@@ -204,7 +204,7 @@ impl ReportingAttempt {
         let failed = || format!("write `{}`", path.display());
         fs::create_dir_all(&self.folder).with_context(failed)?;
         let turn = File::open(&self.folder).with_context(failed)?;
-        turn.lock().with_context(failed)?;
+        regular_file::lock(&turn, &self.folder).with_context(failed)?;
         let old = match regular_file::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("read `{}`", path.display()))?,
