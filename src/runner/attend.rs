@@ -150,10 +150,7 @@ impl Runner {
         if number != signal::SUSPEND {
             let name = signal::name(number);
             self.core.cx.policy.stop.get_or_insert((number, name));
-            self.proofs.stop();
-            self.side_agents.stop();
-            self.hooks.stop(false);
-            self.whole.stop();
+            self.stop_jobs(false);
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.
@@ -168,6 +165,14 @@ impl Runner {
         self.core
             .emit(None, RunEvent::Continued { seconds: stood.as_secs(), slept: false })
             .map(drop)
+    }
+
+    /// Ends the jobs that a stop ends; `at_end` says that only the end of the run asks for it.
+    pub(super) fn stop_jobs(&mut self, at_end: bool) {
+        self.proofs.stop();
+        self.side_agents.stop();
+        self.hooks.stop(at_end);
+        self.whole.stop();
     }
 
     /// Adds a hook, which begins once those before it have ended.

@@ -27,10 +27,7 @@ impl Runner {
     /// Handles a message. Without a message, a limit may have been reached.
     pub(super) fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
         if self.core.is_ended_now() {
-            self.proofs.stop();
-            self.side_agents.stop();
-            self.hooks.stop(true);
-            self.whole.stop();
+            self.stop_jobs(true);
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
